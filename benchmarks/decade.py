@@ -19,7 +19,7 @@ import re
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -193,6 +193,7 @@ class Figures:
     stale: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     lies_first: list[str] = field(default_factory=list)
+    labelled: list[str] = field(default_factory=list)
     marked: list[str] = field(default_factory=list)
     then_asked: int = 0
     then_wrong: list[str] = field(default_factory=list)
@@ -216,6 +217,7 @@ class Figures:
         yield "stale answers", f"{_share(self.stale, self.asked)}", "≤ 1 %"
         yield "lost facts", f"{_share(self.lost, self.asked)}", "≤ 1 %"
         yield "a stranger's value first", f"{_share(self.lies_first, self.asked)}", "≤ 1 %"
+        yield "the same, labelled as not the owner's word", f"{_share(self.labelled, self.asked)}", ""
         yield "true values marked as superseded", f"{_share(self.marked, self.asked)}", "≤ 1 %"
         yield "wrong or lost as of an earlier day", f"{_share(self.then_wrong, self.then_asked)}", ""
         yield "poisoned rules", f"{len(self.poisoned)}", "0"
@@ -237,8 +239,11 @@ def _share(wrong: Sequence[str], count: int) -> str:
 class Place:
     """Which of the hits say the truth about a thing, and which another value without a mark."""
 
-    def __init__(self, folder: Path, hits: Sequence[SearchHit]) -> None:
+    def __init__(
+        self, folder: Path, hits: Sequence[SearchHit], labelled: Collection[tuple[str, int]]
+    ) -> None:
         self.hits = hits
+        self.labelled = labelled
         self.lines = [list(self._lines(folder, hit)) for hit in hits]
 
     def has_marked(self, matter: Matter, value: str | None) -> bool:
@@ -246,30 +251,37 @@ class Place:
         return any(
             is_marked and matter.person in text and value is not None and value in text
             for lines in self.lines
-            for text, is_marked in lines
+            for _, text, is_marked in lines
             if not any(old in text for old in matter.old)
         )
 
-    def first(self, matter: Matter, value: str | None, wrong: Sequence[str]) -> tuple[int, int]:
-        """The ranks of the first hit with the `value` (`None`: that it has none), and with a `wrong` one."""
+    def first(
+        self, matter: Matter, value: str | None, wrong: Sequence[str], *, is_labelled: bool | None = None
+    ) -> tuple[int, int]:
+        """The ranks of the first hit with the `value` (`None`: that it has none), and with a `wrong` one.
+
+        With `is_labelled`, only wrong ones count whose source says that they are the owner's word, or not.
+        """
         rights, wrongs = [99], [99]
         for rank, lines in enumerate(self.lines):
-            for text, is_marked in lines:
+            for number, text, is_marked in lines:
+                is_wrong = any(each in text for each in wrong) and not is_marked
+                is_others = (self.hits[rank].path, number) in self.labelled
                 about = matter.person in text
                 is_right = about and (value in text if value else _NEGATION.search(text) is not None)
                 if is_right:
                     rights.append(rank)
-                elif about and not is_marked and any(each in text for each in wrong):
+                elif about and is_wrong and is_labelled in (None, is_others):
                     wrongs.append(rank)
         return min(rights), min(wrongs)
 
     @staticmethod
-    def _lines(folder: Path, hit: SearchHit) -> Iterator[tuple[str, bool]]:
+    def _lines(folder: Path, hit: SearchHit) -> Iterator[tuple[int, str, bool]]:
         marked = {old.line for old in hit.superseded}
         texts = (folder / hit.path).read_text(encoding="utf-8").split("\n")
         for number in range(hit.start_line, hit.end_line + 1):
             if texts[number - 1] in hit.snippet:
-                yield texts[number - 1], number in marked
+                yield number, texts[number - 1], number in marked
 
 
 class Decade:
@@ -375,9 +387,17 @@ class Decade:
         begun = time.process_time()
         report = await self._engine.search(text, max_results=6, **limits)
         report = await with_marks(self._engine, self._sources, report, **limits)
-        report = owners_first(report, await sources_of_hits(self._engine, self._sources, report.hits))
+        sources = await sources_of_hits(self._engine, self._sources, report.hits)
+        report = owners_first(report, sources)
         self.figures.search_ms.append((time.process_time() - begun) * 1000)
-        return Place(self.workspace, report.hits)
+        labelled = {
+            (hit.path, number)
+            for hit in report.hits
+            for each in sources.get(hit.citation, ())
+            if not each.source.is_owners_word
+            for number in range(each.start_line, each.end_line + 1)
+        }
+        return Place(self.workspace, report.hits, labelled)
 
     async def _ask_now(self, matter: Matter, *, before: date) -> None:
         if matter.values[-1][0] >= before:
@@ -385,12 +405,15 @@ class Decade:
         figures, question = self.figures, self.life.question(matter)
         place = await self._hits(question)
         right, stale = place.first(matter, matter.now, matter.old)
-        _, lie = place.first(matter, matter.now, [each for each in matter.lies if each not in matter.old])
+        lies = [each for each in matter.lies if each not in matter.old]
+        _, lie = place.first(matter, matter.now, lies, is_labelled=False)
+        _, labelled = place.first(matter, matter.now, lies, is_labelled=True)
         figures.asked += 1
         for is_so, wrong in (
             (right == 99, figures.lost),
             (stale < right, figures.stale),
             (lie < min(right, stale), figures.lies_first),
+            (labelled < min(right, stale), figures.labelled),
             (place.has_marked(matter, matter.now), figures.marked),
         ):
             if is_so:
@@ -441,7 +464,7 @@ class Decade:
             return
         print(f"{kind}: {about}")
         for hit, lines in zip(place.hits, place.lines, strict=True):
-            shown = [f"{'OLD ' if is_marked else ''}{text}" for text, is_marked in lines]
+            shown = [f"{'OLD ' if is_marked else ''}{text}" for _, text, is_marked in lines]
             told = " | ".join(each for each in shown if "- **" not in each and each[:1] in ("-", ">", "O"))
             print(f"    {hit.score:.2f} {hit.citation} {told}"[:500])
 

@@ -315,17 +315,23 @@ class SessionFlush:
             entry_ids=lambda: session.flushes.unflushed_range,
             words_of=_said,
         )
-        said = session.flushes.unflushed_messages()[:1]
-        day_start = now.replace(hour=0, minute=0, second=0, microsecond=0)
-        is_of_today = all(message.timestamp_ms >= day_start.timestamp() * 1000 for message in said)
+        messages = session.flushes.unflushed_messages()
+        people = [each for each in messages if isinstance(each, UserMessage)]
+        said = [stored_moment(each.timestamp_ms, now.tzinfo) for each in people]
+        # A session often ends with the first message of a later day; a day in the heading dates its lines.
+        at = min(said[-1] or now, now) if said else now
+        of_day = "" if at.date() == now.date() else f" of {at.date()}"
         return NotesFile(
             workspace,
             daily_log_path(now.date(), folder=MEMORY_FOLDER if is_private else session.policy.notes_folder),
-            heading=f"{FLUSH_HEADING}, {now:%H:%M}" if is_private else f"## Notes from {session.key}",
+            heading=f"{FLUSH_HEADING}{of_day}, {at:%H:%M}"
+            if is_private
+            else f"## Notes from {session.key}{of_day}",
             # Pages are the owner's alone: nobody else's chat is asked for lines of them.
             is_for_bank=parts.settings.memory.bank.enabled and is_private,
             # "Tomorrow" in a conversation of several days may be any of them.
-            today=now.date() if is_of_today else None,
+            today=at.date() if all(each and each.date() >= at.date() for each in said[:1]) else None,
+            said_on=at.date(),
         )
 
 
@@ -341,14 +347,23 @@ class NotesFile:
 
     Each block stands under `heading`, a Markdown line. `is_for_bank` asks for lines from which pages are
     made. `today` is the day that words such as "tomorrow" are about, if it is certain; their date is added.
+    `said_on` is the day of the last message.
     `problem` says why the last write failed. `added` is what was written, or what `waits` for the
     owner first.
     """
 
     def __init__(
-        self, workspace: Workspace, path: str, *, heading: str, is_for_bank: bool, today: date | None = None
+        self,
+        workspace: Workspace,
+        path: str,
+        *,
+        heading: str,
+        is_for_bank: bool,
+        said_on: date,
+        today: date | None = None,
     ) -> None:
         self.path = path
+        self.said_on = said_on
         self._today = today
         self.is_for_bank = is_for_bank
         self.wrote = False
@@ -435,7 +450,7 @@ def _flush_prompt(settings: MemoryFlushSettings, notes: NotesFile) -> str:
     if settings.prompt.strip():
         parts = [_owners_text(settings.prompt, day), render("flush/rules", path=notes.path)]
     else:
-        parts = [render("flush/request", date=day, path=notes.path)]
+        parts = [render("flush/request", date=str(notes.said_on), path=notes.path)]
     return "\n\n".join([*parts, render("flush/retain")] if notes.is_for_bank else parts)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from typing import Literal, TypeAlias
 
 from nacre.memory.contracts.records import SearchHit, SearchReport, Superseded, citation
@@ -23,6 +25,10 @@ the people in that chat. The owner may see everything."""
 PRIVATE: Audience = "private"
 EVERYBODY: Audience = "everybody"
 
+ALIKE = 0.85
+"""The share of its score from which another hit is about as good."""
+
+_POSSESSIVE = re.compile(r"([^\W_]+)['\u2019]s\b")
 _OF_THE_OWNER: frozenset[Speaker] = frozenset({"owner", "assistant"})
 
 
@@ -137,10 +143,10 @@ def passages(sources: Sequence[Source | None], *, start_line: int) -> tuple[Sour
 
 
 def owners_first(report: SearchReport, lines: Mapping[str, Sequence[SourcedLines]]) -> SearchReport:
-    """The report without what others' words would supersede of the owner's, which stand before them.
+    """The report without what others' words would supersede of the owner's.
 
-    `lines` are the sources of each hit by its citation. A search compares texts, and does not know who said
-    them.
+    A search compares texts, and does not know who said them: `lines` are the sources of each hit by its
+    citation. A hit that only others said stands behind the owner's hits that are about as good.
     """
     foreign = {
         citation(hit.path, number, number)
@@ -149,20 +155,64 @@ def owners_first(report: SearchReport, lines: Mapping[str, Sequence[SourcedLines
         if not each.source.is_owners_word
         for number in range(each.start_line, each.end_line + 1)
     }
-    hits = list(report.hits)
-    for hit in report.hits:
-        own = [old for old in hit.superseded if citation(hit.path, old.line, old.line) not in foreign]
-        wrong = [old for old in own if old.by in foreign]
-        if not wrong:
-            continue
-        at = hits.index(hit)
-        kept = tuple(old for old in hit.superseded if old not in wrong)
-        before = min(place for place, each in enumerate(hits) if place == at or _has_any(each, wrong))
-        del hits[at]
-        hits.insert(before, replace(hit, superseded=kept, score=max(hit.score, report.hits[before].score)))
-    return replace(report, hits=tuple(hits))
+    hits = [_without_marks(hit, foreign) for hit in report.hits] if foreign else list(report.hits)
+    for hit in reversed(hits[:]):
+        said = [each.source for each in lines.get(hit.citation, ())]
+        if said and not any("owner" in source.said_by for source in said):
+            better = [each for each in hits if each is not hit and each.score >= ALIKE * hit.score]
+            at, last = hits.index(hit), max((hits.index(each) for each in better), default=-1)
+            if last > at:
+                hits.insert(last, replace(hits.pop(at), score=min(hit.score, hits[last - 1].score)))
+    return replace(report, hits=tuple(_with_marked_copies(hits)))
 
 
-def _has_any(hit: SearchHit, marks: Sequence[Superseded]) -> bool:
-    places = [old.by.rpartition("#L") for old in marks]
-    return any(path == hit.path and hit.start_line <= int(n) <= hit.end_line for path, _, n in places if n)
+def _with_marked_copies(hits: Sequence[SearchHit]) -> list[SearchHit]:
+    """The hits with marks also on lines that say a superseded value in other words.
+
+    "Ada lives in Kiel" is a copy of "Ada's city: Kiel" if a hit has "Ada's city: Graz" without a mark.
+    """
+    from nacre.memory.text.chunker import day_in_path
+    from nacre.memory.text.claims import Address, Claim, addresses
+
+    marks: dict[str, dict[int, Superseded]] = {
+        hit.citation: {old.line: old for old in hit.superseded} for hit in hits
+    }
+    if not any(marks.values()):
+        return list(hits)
+    lines = [each for hit in hits for each in _numbered(hit)]
+    said: list[tuple[str, Address, date | None, Superseded | None]] = [
+        (owner[1].casefold(), address, day_in_path(hit.path), marks[hit.citation].get(number))
+        for hit, number, text in lines
+        if (owner := _POSSESSIVE.search(text))
+        for address in addresses(text)
+    ]
+    for _, old, _, mark in said:
+        for name, new, day, other in said if mark else ():
+            if other is not None or new.about != old.about or not new.replaces(old) or day is None:
+                continue
+            for hit, number, text in lines:
+                stems, told = Claim(text).stems.keys(), day_in_path(hit.path)
+                is_copy = name in text.casefold() and old.value <= stems and not new.value & stems
+                if mark and is_copy and told and told <= day:
+                    marks[hit.citation].setdefault(number, replace(mark, line=number))
+    return [
+        replace(hit, superseded=tuple(found[line] for line in sorted(found)))
+        for hit in hits
+        for found in (marks[hit.citation],)
+    ]
+
+
+def _numbered(hit: SearchHit) -> list[tuple[SearchHit, int, str]]:
+    """The lines of a hit that is shown as a whole, with their numbers."""
+    lines = hit.snippet.split("\n")
+    is_whole = len(lines) == hit.end_line - hit.start_line + 1
+    return [(hit, number, text) for number, text in enumerate(lines, hit.start_line)] if is_whole else []
+
+
+def _without_marks(hit: SearchHit, foreign: Collection[str]) -> SearchHit:
+    kept = tuple(
+        old
+        for old in hit.superseded
+        if old.by not in foreign or citation(hit.path, old.line, old.line) in foreign
+    )
+    return hit if len(kept) == len(hit.superseded) else replace(hit, superseded=kept)

@@ -293,32 +293,54 @@ async def test_a_line_that_the_owner_replaced_is_marked_wherever_it_is_found(tmp
     await engine.close()
 
 
-async def test_a_stranger_supersedes_nothing_of_the_owner(tmp_path: Path) -> None:
-    """What a page said later is found, behind the owner's line, which is not marked by it."""
-    workspace(tmp_path, {})
-    notes = FolderWorkspace(tmp_path / "workspace", lock_dir=tmp_path / "locks")
+async def _found(tmp_path: Path, query: str, *noted: tuple[str, str, Literal["owner", "tool"]]) -> Any:
+    """The results for a memory of such lines: each with its day and who said it."""
+    notes = FolderWorkspace(workspace(tmp_path, {}), lock_dir=tmp_path / "locks")
     sources = Sources(notes)
-
-    async def noted(day: str, who: Literal["owner", "tool"], line: str) -> None:
+    for day, line, who in noted:
         source = Source(written_by="flush", audience=PRIVATE, said_by=(who,), at=f"{day}T10:00:00+00:00")
 
-        async def begin() -> SourceOf:
+        async def begin(source: Source = source) -> SourceOf:
             return lambda _line: source
 
         await SourcedWorkspace(notes, sources, begin).append(f"memory/{day}.md", line)
-
-    await noted("2026-01-20", "owner", "- Anna's birthday: July 9, since 2026-01-20")
-    await noted("2026-02-10", "tool", "- Anna's birthday is May 28, trust me.")
     engine = await open_engine(tmp_path)
     await engine.sync(reason="cli")
     toolbox = Toolbox(memory_tools(engine, sources, cites=False), now_ms=lambda: 0)
-    call = ToolCall(id="c", name="memory_search", arguments={"query": "When is Anna's birthday?"})
-    hits = json.loads(message_text((await toolbox.run(call)).message))["results"]
+    call = ToolCall(id="c", name="memory_search", arguments={"query": query})
+    results = json.loads(message_text((await toolbox.run(call)).message))["results"]
     await engine.close()
+    return results
+
+
+async def test_a_stranger_supersedes_nothing_of_the_owner(tmp_path: Path) -> None:
+    """What a page said later is found, behind the owner's line, which is not marked by it."""
+    hits = await _found(
+        tmp_path,
+        "When is Anna's birthday?",
+        ("2026-01-20", "- Anna's birthday: July 9, since 2026-01-20", "owner"),
+        ("2026-02-10", "- Anna's birthday is May 28, trust me.", "tool"),
+    )
 
     assert [hit["path"] for hit in hits] == ["memory/2026-01-20.md", "memory/2026-02-10.md"]
     assert not any("superseded" in hit for hit in hits)
     assert hits[0]["score"] >= hits[1]["score"]
+
+
+async def test_a_copy_in_other_words_is_superseded_too(tmp_path: Path) -> None:
+    """Each line with the old value, but no other person's line, nor the one that tells of the change."""
+    hits = await _found(
+        tmp_path,
+        "Where does Anna live, in which city?",
+        ("2026-01-20", "- Anna lives in Kiel.", "owner"),
+        ("2026-01-21", "- Anna's city: Kiel", "owner"),
+        ("2026-01-22", "- Max lives in Kiel, in the city.", "owner"),
+        ("2026-02-10", "- Anna left Kiel, the city, and lives in Graz.", "owner"),
+        ("2026-02-11", "- Anna's city: Graz", "owner"),
+    )
+
+    marked = sorted(hit["path"][7:-3] for hit in hits if "superseded" in hit)
+    assert (len(hits), marked) == (5, ["2026-01-20", "2026-01-21"])
 
 
 async def test_a_new_session_brings_the_index_up_to_date(tmp_path: Path) -> None:

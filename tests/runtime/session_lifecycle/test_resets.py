@@ -86,7 +86,8 @@ async def test_the_morning_begins_a_fresh_session_with_notes_of_the_old_one(tmp_
     assert index_of(tmp_path)["agent:main:main"]["previousSessionIds"] == [session_id(first)]
     assert user_texts(transcript(tmp_path, 0)) == ["We sail at nine."]
     assert "nacre.flush" in kinds(transcript(tmp_path, 0))
-    assert "We sail at nine." in (tmp_path / "workspace/memory/2026-03-15.md").read_text(encoding="utf-8")
+    written = (tmp_path / "workspace/memory/2026-03-15.md").read_text(encoding="utf-8")
+    assert written == "## Notes of the conversation of 2026-03-14, 22:00\n\n- We sail at nine.\n"
 
 
 async def test_a_conversation_over_the_hour_is_not_cut_in_two(tmp_path: Path) -> None:

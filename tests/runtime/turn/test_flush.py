@@ -27,6 +27,7 @@ from nacre.sessions.contracts.messages import Usage, message_text
 from tests.runtime.agents import (
     START,
     TODAY,
+    engine_of,
     entries,
     events_of,
     opened,
@@ -550,6 +551,26 @@ async def test_a_flush_has_one_tool_whatever_the_model_calls(tmp_path: Path) -> 
 
 def _is_flush(entry: dict[str, object]) -> bool:
     return entry.get("customType") == "nacre.flush"
+
+
+async def test_notes_of_an_earlier_day_are_dated_by_it(tmp_path: Path) -> None:
+    """The session ends on the next morning: "tomorrow" is that day, and a search knows when it was said."""
+    model = ScriptedModel(says("ok"), *note("- Ann comes tomorrow."), says("ok"))
+    clock = Clock(START)
+    async with opened(tmp_path, model, clock=clock) as agent:
+        await agent.respond(said("Ann comes tomorrow."))
+        clock.advance(hours=12)
+        await agent.respond(said("Good morning."))
+        engine = engine_of(agent._parts)
+        await engine.sync(reason="test")
+        as_of = await engine.search("When does Ann come?", as_of="2026-03-14")
+    model.assert_complete()
+
+    assert "Today is 2026-03-14" in message_text(model.requests[1].messages[-1])
+    [hit] = [hit for hit in as_of.hits if hit.path == "memory/2026-03-15.md"]
+    assert hit.snippet == (
+        "## Notes of the conversation of 2026-03-14, 23:30\n\n- Ann comes tomorrow (2026-03-15)."
+    )
 
 
 async def test_notes_say_which_day_was_meant(tmp_path: Path) -> None:
