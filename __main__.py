@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -9,6 +10,9 @@ from typing import NoReturn
 _SEARCH = ("memory", "search")
 _ELSEWHERE = ("-h", "--help", "--agent", "--model", "--state-dir", "--workspace")
 """Options that ask for help, or for another folder than the environment's."""
+_COLLECTED_AFTER = (10_000, 20, 20)
+"""So many new objects until the collector looks at them. Python's 700 are for small programs: an eighth of a
+short command went into looking at what it had just imported."""
 
 
 def begin_model_of_search(arguments: Sequence[str]) -> None:
@@ -35,6 +39,7 @@ def begin_model_of_search(arguments: Sequence[str]) -> None:
 
 def main() -> NoReturn:
     """Runs one command and exits with its code."""
+    gc.set_threshold(*_COLLECTED_AFTER)
     begin_model_of_search(sys.argv[1:])
     from nacre.cli.main import main as run
 

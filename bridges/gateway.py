@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -38,6 +38,7 @@ from nacre.runtime.ledger.file_ledger import ledger_file
 from nacre.runtime.ledger.ledger import Ledger, LedgerPlace
 from nacre.runtime.ledger.records import Along, OutboundPart, sendable
 from nacre.runtime.ledger.tables import LedgerTables
+from nacre.runtime.settings.config import USER_PREFIX
 from nacre.sessions.contracts.errors import SessionError
 
 log = logging.getLogger(__name__)
@@ -237,6 +238,9 @@ class Gateway:
             # A message whose bridge is missing waits until that is added.
             if received.number in known or self.connections.find(received.inbound) is None:
                 continue
+            if received.agent_id.startswith(USER_PREFIX):
+                with suppress(AgentError):
+                    await self._agents.open(received.agent_id)
             if received.agent_id and self._agents.by_id.get(received.agent_id) is None:
                 log.warning(
                     "the agent %s no longer exists; another one answers its messages", received.agent_id
@@ -276,8 +280,8 @@ class Gateway:
             return
         # This is the only place that decides who the owner is.
         inbound = replace(inbound, is_owner=verdict.is_owner)
-        agent = self._agents.for_message(inbound)
         try:
+            agent = await self._agents.find(inbound, verdict.own_agent)
             key = agent.session_key(inbound)
         except (AgentError, SessionError) as error:
             log.warning("a message from %s was not taken: %s", inbound.channel, error)

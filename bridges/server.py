@@ -27,6 +27,7 @@ from nacre.runtime.extensions.loading import load_workers
 from nacre.runtime.ledger.ledger import STATES
 from nacre.runtime.settings.config import SETTINGS_FILE, Config, load_config
 from nacre.runtime.settings.disk.settings_file import emptied_notice
+from nacre.runtime.settings.settings import Settings
 from nacre.runtime.storage.backend import StorageFailed
 from nacre.runtime.storage.storage import ledger_of
 
@@ -101,8 +102,8 @@ class Server:
             opening = Runtime.open(
                 state_dir=config.state_dir, environment=environment, clock=clock, new_id=new_id
             )
-            opened = await _open_agents(await closing.enter_async_context(await opening), schedule_tools)
-            agents = BoundAgents(opened, config.settings)
+            runtime = await closing.enter_async_context(await opening)
+            agents = await _open_agents(runtime, schedule_tools, config.settings, closing)
             runner = await closing.enter_async_context(_runner(config))
             gateway = await Gateway.open(
                 agents,
@@ -115,7 +116,7 @@ class Server:
             )
             timetable = Timetable(gateway.tables, now=now)
             schedule_tools.open(timetable, gateway.dispatcher.current_message)
-            timekeeper = Timekeeper(gateway, timetable, opened, now=now, sleep=asyncio.sleep)
+            timekeeper = Timekeeper(gateway, timetable, agents, now=now, sleep=asyncio.sleep)
             timekeeper.start()
             notices = (*problems, *agents.unknown_bindings(config.settings), gateway.notice)
         except BaseException:
@@ -128,7 +129,7 @@ class Server:
             gateway=gateway,
             timekeeper=timekeeper,
             accounts=_served(found, bridges),
-            notices=_without_repeats(*(notice for agent in opened for notice in agent.notices), *notices),
+            notices=_without_repeats(*(notice for agent in agents for notice in agent.notices), *notices),
             now=now,
             closing=closing,
             hide=hide,
@@ -261,9 +262,12 @@ def check_channels(config: Config, now: Clock) -> tuple[str, ...]:
     return (*(f"{bridge.channel}/{bridge.account} can be started." for bridge in bridges), *found.notices)
 
 
-async def _open_agents(runtime: Runtime, schedule_tools: ScheduleTools) -> list[Agent]:
+async def _open_agents(
+    runtime: Runtime, schedule_tools: ScheduleTools, settings: Settings, closing: AsyncExitStack
+) -> BoundAgents:
     order = sorted(runtime.agents, key=lambda agent: not agent.is_default)
-    return [await runtime.agent(agent.id, tools=[schedule_tools.tool(agent.id)]) for agent in order]
+    opened = [await runtime.agent(agent.id, tools=[schedule_tools.tool(agent.id)]) for agent in order]
+    return BoundAgents(opened, settings, open_agent=lambda id: closing.enter_async_context(runtime.lent(id)))
 
 
 def _bridges_to_serve(found: Configured, config: Config, now: Clock) -> tuple[list[Bridge], list[str]]:

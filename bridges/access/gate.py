@@ -37,19 +37,18 @@ class Gate:
         self._new_id = new_id
 
     async def verdict(self, inbound: Inbound) -> Verdict:
-        """Decides what happens to a message now."""
-        return judge(
-            inbound,
-            self._settings(),
-            await self._people.role(inbound),
-            activation=self._activation(inbound),
-        )
+        """Decides what happens to a message that arrives."""
+        role, own_agent = await self._people.arrival(inbound)
+        return replace(self._judged(inbound, role), own_agent=own_agent)
 
     async def is_still_allowed(self, inbound: Inbound) -> bool:
         """Whether a message that was answered before would be answered again with the same rights."""
         # It counted as a mention when it was taken, even if the rule for mentions has changed since.
-        verdict = await self.verdict(replace(inbound, is_mentioned=True))
+        verdict = self._judged(replace(inbound, is_mentioned=True), await self._people.role(inbound))
         return verdict.outcome == "answer" and verdict.is_owner == inbound.is_owner
+
+    def _judged(self, inbound: Inbound, role: Role) -> Verdict:
+        return judge(inbound, self._settings(), role, activation=self._activation(inbound))
 
     async def pairing_text(self, inbound: Inbound) -> str:
         """The answer to an unknown sender; empty if they have a code already or too many people have one."""
@@ -63,6 +62,8 @@ class Verdict(Record):
     outcome: Literal["answer", "pair", "ignore"]
     is_owner: bool = False
     why: str = ""
+    own_agent: str = ""
+    """The id of the agent that alone answers the sender in private; empty if the settings choose."""
 
 
 def judge(inbound: Inbound, settings: Settings, role: Role, *, activation: str = "") -> Verdict:

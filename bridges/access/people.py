@@ -39,6 +39,8 @@ class Person(Record):
     at: datetime
     code: str = ""
     role: Role = ""
+    own_agent: str = ""
+    """The agent that alone answers them in private."""
 
 
 class People:
@@ -50,13 +52,18 @@ class People:
         self._now = now
 
     async def role(self, inbound: Inbound) -> Role:
-        return _role(await self._rows.role(_who(inbound)))
+        return _role(await self._rows.role(who_of(inbound)))
+
+    async def arrival(self, inbound: Inbound) -> tuple[Role, str]:
+        """The role of a sender now, and the id of their own agent; empty if they have none."""
+        role, own_agent = await self._rows.arrival(who_of(inbound))
+        return _role(role), own_agent
 
     async def request_access(self, inbound: Inbound, new_id: Callable[[], str]) -> str:
         """A new code for the sender of a message; empty if they have one or too many people have one."""
         now_ms, code = self._now_ms(), new_id().replace("-", "")[:CODE_CHARS].upper()
         is_new = await self._rows.ask(
-            _who(inbound),
+            who_of(inbound),
             code,
             now_ms=now_ms,
             since_ms=now_ms - CODE_MS,
@@ -73,11 +80,17 @@ class People:
         """The people who were let in, the oldest first."""
         return tuple(self._person(row) for row in await self._rows.known())
 
-    async def approve(self, code: str, role: Role) -> Person | None:
-        """Lets in the person with this code, which is used up. Returns `None` if the code is unknown."""
+    async def approve(self, code: str, role: Role, *, own_agent: str = "") -> Person | None:
+        """Lets in the person with this code, which is used up. Returns `None` if the code is unknown.
+
+        With `own_agent`, that agent alone answers them in private. Only a database keeps that.
+        """
         now_ms = self._now_ms()
-        who = await self._rows.approve(_plain(code), role, now_ms=now_ms, since_ms=now_ms - CODE_MS)
-        return None if who is None else self._person(StoredPerson(*who, now_ms, role=role))
+        who = await self._rows.approve(
+            _plain(code), role, now_ms=now_ms, since_ms=now_ms - CODE_MS, own_agent=own_agent
+        )
+        let_in = None if who is None else StoredPerson(*who, now_ms, role=role, own_agent=own_agent)
+        return None if let_in is None else self._person(let_in)
 
     async def deny(self, code: str) -> Person | None:
         """Refuses the person with this code, who may ask again after the hour. Returns `None` if the code is
@@ -98,6 +111,7 @@ class People:
             at=datetime.fromtimestamp(row.at_ms / 1000, tz=self._now().tzinfo),
             code=row.code,
             role=_role(row.role),
+            own_agent=row.own_agent,
         )
 
 
@@ -106,7 +120,8 @@ def _role(text: str) -> Role:
     return next((role for role in roles if role == text), "")
 
 
-def _who(inbound: Inbound) -> Who:
+def who_of(inbound: Inbound) -> Who:
+    """The channel, account and id of a message's sender, as the ledger names people."""
     sender = inbound.sender_id.casefold() if inbound.ids_fold_case is True else inbound.sender_id
     return inbound.channel, inbound.account, sender
 

@@ -268,6 +268,7 @@ class Dispatcher:
         self._runner = runner
         self._upcoming_lines = upcoming_lines
         self._unhook = [agent.hooks.on("before_tool", self._check_rights) for agent in agents]
+        agents.on_added = lambda agent: self._unhook.append(agent.hooks.on("before_tool", self._check_rights))
         self._tasks: set[asyncio.Task[None]] = set()
         at_once = asyncio.Semaphore(agents.default.settings.agent.max_concurrent)
         self._are_slots_taken: Callable[[], bool] = lambda: not runner.has_places and at_once.locked()

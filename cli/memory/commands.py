@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -79,7 +78,6 @@ async def index(engine: MemoryEngine, voice: IndexVoice, force: bool, as_json: b
     """Bring the index up to date with the files."""
     from nacre.cli.memory.text import index_lines, index_problems
 
-    gc.enable()  # a pass may take minutes
     with shown_progress(sys.stderr, voice.environment) as progress:
         report = await engine.sync(reason="cli", force=force, progress=progress)
     problem = ""

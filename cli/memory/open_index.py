@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -78,11 +77,7 @@ def with_engine(
     root.handlers[:] = [_LateLog(lambda: begin(context))]
     root.setLevel(logging.WARNING)
     logging.getLogger("nacre").setLevel(logging.INFO)
-    gc.disable()  # saves a twelfth of the import time; the process ends soon
-    try:
-        return _run_reporting_errors(voice, name, _remembered(place, voice, work, local))
-    finally:
-        gc.enable()
+    return _run_reporting_errors(voice, name, _remembered(place, voice, work, local))
 
 
 def run_with(

@@ -70,11 +70,13 @@ async def _search_and_print(
     sources: LinesOfHits = {}
     if report.hits:
         from nacre.memory.files.sources.sources import Sources, sources_of_hits, with_marks
+        from nacre.runtime.recall.memory_core import owners_first
         from nacre.runtime.storage.storage import storage_of
 
         kept = Sources(storage_of(voice).workspace())
         report = await with_marks(engine, kept, report, as_of=question.as_of)
         sources = await sources_of_hits(engine, kept, report.hits)
+        report = owners_first(report, sources)
     if as_json:
         return print_json(search_json(report, sources))
     voice.warn(*search_problems(report))

@@ -39,12 +39,12 @@ def command(context: click.Context, as_json: bool) -> int:
     asking, known = _with_people(invocation, both)
     if as_json:
         return print_json(
-            {"asking": [_json(each) for each in asking], "known": [_json(each) for each in known]}
+            {"asking": [person_json(each) for each in asking], "known": [person_json(each) for each in known]}
         )
     for person in asking:
-        invocation.say(f"{person.code}  {one_line(_name(person))} asks since {person.at:%H:%M}")
+        invocation.say(f"{person.code}  {one_line(person_name(person))} asks since {person.at:%H:%M}")
     for person in known:
-        invocation.say(f"{person.role:8}  {one_line(_name(person))} since {person.at:%Y-%m-%d}")
+        invocation.say(f"{person.role:8}  {one_line(person_name(person))} since {person.at:%Y-%m-%d}")
     if not asking and not known:
         invocation.say("Nobody asks to write to the assistant, and nobody was let in.")
     return 0
@@ -58,16 +58,15 @@ def command(context: click.Context, as_json: bool) -> int:
 def approve(context: click.Context, code: str, owner: bool, as_json: bool) -> int:
     """Let in who was given CODE. Asks for a terminal."""
     invocation = begin(context)
-    if not sys.stdin.isatty():
-        invocation.warn(_NOBODY_AT_IT, tone="error")
+    if not check_terminal(invocation):
         return 1
     person = _with_people(invocation, lambda people: people.approve(code, "owner" if owner else "guest"))
     if person is None:
-        return _unknown(invocation, code)
+        return unknown_code(invocation, code)
     if as_json:
-        return print_json(_json(person))
+        return print_json(person_json(person))
     rights = "They are you: the assistant shows them your memory." if owner else "They may write in private."
-    invocation.say(f"Let in: {_name(person)}. {rights}")
+    invocation.say(f"Let in: {person_name(person)}. {rights}")
     return 0
 
 
@@ -80,10 +79,10 @@ def deny(context: click.Context, code: str, as_json: bool) -> int:
     invocation = begin(context)
     person = _with_people(invocation, lambda people: people.deny(code))
     if person is None:
-        return _unknown(invocation, code)
+        return unknown_code(invocation, code)
     if as_json:
-        return print_json(_json(person))
-    invocation.say(f"Refused: {_name(person)}.")
+        return print_json(person_json(person))
+    invocation.say(f"Refused: {person_name(person)}.")
     return 0
 
 
@@ -112,22 +111,34 @@ def _with_people(invocation: Invocation, work: Callable[[People], Awaitable[T]])
     return with_ledger(invocation, lambda tables, now: work(People(tables, now=now)))
 
 
-def _unknown(invocation: Invocation, code: str) -> int:
+def check_terminal(invocation: Invocation) -> bool:
+    """Whether somebody sits at a terminal; otherwise they are told that it takes one."""
+    if not sys.stdin.isatty():
+        invocation.warn(_NOBODY_AT_IT, tone="error")
+    return sys.stdin.isatty()
+
+
+def unknown_code(invocation: Invocation, code: str) -> int:
+    """Says that nobody has a code; the exit code."""
     invocation.warn(f"Nobody has the code {code!r}: it was used, or its hour is over.", tone="error")
     return 1
 
 
-def _name(person: Person) -> str:
+def person_name(person: Person) -> str:
+    """A person as sentences name them."""
     account = "" if person.account == "default" else f" (to {person.account})"
-    return f"{person.channel}:{person.sender_id}{account}"
+    agent = f" (of {person.own_agent})" if person.own_agent else ""
+    return f"{person.channel}:{person.sender_id}{account}{agent}"
 
 
-def _json(person: Person) -> dict[str, Any]:
+def person_json(person: Person) -> dict[str, Any]:
+    """A person as JSON output shows them."""
     return {
         "channel": person.channel,
         "accountId": person.account,
         "id": person.sender_id,
         "code": person.code or None,
         "role": person.role or None,
+        "ownAgent": person.own_agent or None,
         "at": person.at.isoformat(),
     }

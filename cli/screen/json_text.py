@@ -19,7 +19,7 @@ def camel_json(value: object, *names: str) -> dict[str, Any]:
     """
     assert is_dataclass(value)
     chosen = names or tuple(field.name for field in fields(value))
-    return {_camel(name): _plain(getattr(value, name)) for name in chosen}
+    return {camel(name): _plain(getattr(value, name)) for name in chosen}
 
 
 def json_text(value: Any) -> str:
@@ -50,7 +50,8 @@ def _plain(value: object) -> Any:
     return camel_json(value) if is_dataclass(value) else value
 
 
-def _camel(name: str) -> str:
+def camel(name: str) -> str:
+    """A name in snake case as JSON output has it."""
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)
 

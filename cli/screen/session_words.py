@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from nacre.cli.screen.plain import one_line
@@ -15,19 +15,17 @@ if TYPE_CHECKING:
 
 def age(at_ms: int, now: datetime) -> str:
     """How long ago a moment was, in words; a day when it is far away or still to come."""
-    moment = stored_moment(at_ms, now.tzinfo or UTC)
-    if moment is None:
-        return "unknown"
-    past = now - moment
-    if past < timedelta(seconds=-60) or past >= timedelta(days=30):
-        return f"{moment:%Y-%m-%d}"
-    if past < timedelta(minutes=1):
+    past_seconds = now.timestamp() - at_ms / 1000  # a list asks for thousands, nearly all of this month
+    if at_ms <= 0 or not -60 <= past_seconds < 30 * 86_400:
+        moment = stored_moment(at_ms, now.tzinfo or UTC)
+        return "unknown" if moment is None else f"{moment:%Y-%m-%d}"
+    if past_seconds < 60:
         return "just now"
-    if past < timedelta(hours=1):
-        return f"{past // timedelta(minutes=1)} min ago"
-    if past < timedelta(days=1):
-        return f"{past // timedelta(hours=1)} h ago"
-    return f"{past.days} d ago"
+    if past_seconds < 3_600:
+        return f"{int(past_seconds // 60)} min ago"
+    if past_seconds < 86_400:
+        return f"{int(past_seconds // 3_600)} h ago"
+    return f"{int(past_seconds // 86_400)} d ago"
 
 
 def session_name(key: str, record: SessionRecord, main_key: str, *, is_current: bool = True) -> str:

@@ -28,8 +28,6 @@ TURN_SECONDS = 30.0
 """How long turns that run may take to end when the program is to stop."""
 LOOK_SECONDS = 2.0
 """How often the settings file and the connections are looked at."""
-_COLLECTED_AFTER = (10_000, 20, 20)
-"""So many new objects until the collector looks at them; Python's 700 are for small programs."""
 
 
 @click.command("serve")
@@ -62,9 +60,16 @@ def command(context: click.Context, check: bool) -> int:
 def _check(invocation: Invocation) -> int:
     from nacre.bridges.server import check_channels
     from nacre.runtime.contracts.clock import owner_clock
+    from nacre.runtime.ledger.records import LedgerUnusable
+    from nacre.runtime.storage.storage import ledger_of
 
     config = invocation.config
     now = owner_clock(config.settings.agent.user_timezone)
+    if not config.is_in_files:
+        try:
+            asyncio.run(ledger_of(config).is_served())
+        except LedgerUnusable as error:
+            raise click.ClickException(str(error)) from error
     invocation.say(*check_channels(config, now), f"Agents: {', '.join(agent.id for agent in config.agents)}.")
     invocation.warn(*config.notices)
     for host in _hosts(invocation):
@@ -78,8 +83,10 @@ def _hosts(invocation: Invocation) -> Sequence[ExtensionHost]:
     """The extensions that may bring something to run beside the channels, or routes for it."""
     from nacre.runtime.extensions.loading import hosts_with
 
-    settings = invocation.config.settings
-    hosts, notices = hosts_with(settings.plugins, () if settings.http.port is None else ("http", "mcp"))
+    config, needed = invocation.config, []
+    if config.settings.http.port is not None:
+        needed = ["http", "mcp", *([] if config.is_in_files else [config.folders.storage.driver])]
+    hosts, notices = hosts_with(config.settings.plugins, needed)
     invocation.warn(*notices)
     return hosts
 
@@ -143,14 +150,13 @@ async def _figures(server: Server) -> Mapping[str, float]:
 
 
 def _leave_what_stays() -> None:
-    """Has the collector look at less, and less often.
+    """Has the collector look at less.
 
     A look at all that was loaded takes a quarter of a second, in which nobody is answered, and many turns at
     once cause one after the other. What was loaded stays until the program ends, so it is not looked at.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*_COLLECTED_AFTER)
 
 
 async def _follow(invocation: Invocation, server: Server) -> None:

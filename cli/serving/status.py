@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nacre.cli.invocation import begin, json_option, shared_options
-from nacre.cli.screen.json_text import camel_json, print_json
+from nacre.cli.screen.json_text import camel, camel_json, print_json
 from nacre.memory.files.sources.secrets import without_secrets
 from nacre.record import Record
 
@@ -101,7 +101,8 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
         invocation.say(
             "⚙️ Turns: {waiting} wait, the longest for {waitingSeconds:.0f} s; {running} run; the oldest was "
             "asked for {oldestSeconds:.0f} s ago; workers: {workers} with {places} places; "
-            "sessions held: {leases}, by workers that went silent: {leasesRunOut}".format(**turns)
+            "sessions held: {leases}, by workers that went silent: {leasesRunOut}; "
+            "agents over their limit: {agentsOverQuota}".format(**turns)
         )
     return 0 if is_well else 1
 
@@ -116,16 +117,7 @@ async def _turns(config: Config) -> dict[str, Any]:
         figures = await workers.figures(config)
     except StorageFailed as error:
         raise click.ClickException(str(error)) from error
-    return {
-        "waiting": figures["waiting"],
-        "running": figures["running"],
-        "waitingSeconds": figures["waiting_seconds"],
-        "oldestSeconds": figures["oldest_seconds"],
-        "leases": figures["leases"],
-        "leasesRunOut": figures["leases_run_out"],
-        "workers": figures["workers"],
-        "places": figures["places"],
-    }
+    return {camel(name): value for name, value in figures.items()}
 
 
 def _line(kept: SavedStatus, *, is_running: bool) -> str:

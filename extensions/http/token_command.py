@@ -30,7 +30,13 @@ def command(context: click.Context, as_json: bool) -> int:
         tokens = _open_tokens(invocation).list()
     if as_json:
         rows = [
-            {"name": each.name, "agent": each.agent_id, "owner": each.is_owner, "created": each.created_at}
+            {
+                "name": each.name,
+                "agent": each.agent_id or None,
+                "owner": each.is_owner,
+                "admin": each.is_admin,
+                "created": each.created_at,
+            }
             for each in tokens
         ]
         print_json({"tokens": rows})
@@ -38,27 +44,33 @@ def command(context: click.Context, as_json: bool) -> int:
     if not tokens:
         invocation.say("There is no token. Create one with `nacre admin access token add NAME`.")
     for each in tokens:
-        holder = "owner" if each.is_owner else "stranger"
-        invocation.say(f"{each.name}  agent {each.agent_id}, {holder}, made {each.created_at[:10]}")
+        holder = f"agent {each.agent_id}, {'owner' if each.is_owner else 'stranger'}"
+        invocation.say(f"{each.name}  {'admin' if each.is_admin else holder}, made {each.created_at[:10]}")
     return 0
 
 
 @command.command("add")
 @click.argument("name")
 @click.option("--owner", is_flag=True, help="The holder is you: private memory is shown.")
+@click.option("--admin", is_flag=True, help="For the admin API alone: it gives access to no agent.")
 @json_option("Print a JSON object.")
 @shared_options
-def add(context: click.Context, name: str, owner: bool, as_json: bool) -> int:
+def add(context: click.Context, name: str, owner: bool, admin: bool, as_json: bool) -> int:
     """Create a token called NAME for the agent of `--agent`, and print it once."""
     from nacre.runtime.contracts.clock import owner_clock
 
     invocation = begin(context)
     config = invocation.config
-    now = owner_clock(config.settings.agent.user_timezone)()
+    if owner and admin:
+        raise click.UsageError("A token is for one of both: --owner or --admin.")
+    now, agent_id = owner_clock(config.settings.agent.user_timezone)(), "" if admin else config.agent_id
     with _readable_errors():
-        token = _open_tokens(invocation).add(name, agent_id=config.agent_id, is_owner=owner, now=now)
+        token = _open_tokens(invocation).add(name, agent_id=agent_id, is_owner=owner, now=now, is_admin=admin)
     if as_json:
-        print_json({"name": name, "agent": config.agent_id, "owner": owner, "token": token})
+        told = {"name": name, "agent": agent_id or None, "owner": owner, "admin": admin, "token": token}
+        return print_json(told)
+    if admin:
+        invocation.say(f"{name!r} gives access to the admin API. It is not shown again:", token)
         return 0
     holder = "you, the owner" if owner else "a stranger, who sees no private memory"
     invocation.say(

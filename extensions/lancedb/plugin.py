@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
@@ -36,6 +36,7 @@ from nacre.extensions.lancedb.records import (
 )
 from nacre.extensions.lancedb.table import MemoryTable, TableUnusable
 from nacre.memory.contracts.errors import MemoryIndexError
+from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
 from nacre.memory.files.sources.secrets import without_new_secrets
 from nacre.prompts import render
 from nacre.record import Record
@@ -153,7 +154,12 @@ class MemoryTools:
                 category=category,
             )
         )
-        result = {"count": len(found), "memories": self._to_json(found)}
+        marks = await _marks(context.chat, found)
+        memories = [
+            {**item, "superseded": [{"line": item["text"], "by": by}]} if by else item
+            for item, by in zip(self._to_json(found), marks, strict=True)
+        ]
+        result = {"count": len(found), "memories": memories}
         if not found:
             result["note"] = "No relevant memories found."
         if self._memories.problem:
@@ -182,6 +188,7 @@ class MemoryTools:
             )
         if chat.sources is not None and await chat.sources.is_rejected(text):
             raise ToolFailed("The owner rejected this before, so it is not stored. Do not store it again.")
+        await _keep_source(chat, text, "tool")
         stored = await _or_tool_failure(
             self._memories.store(
                 text,
@@ -232,6 +239,25 @@ class MemoryTools:
     def _to_json(self, found: Sequence[Recalled]) -> list[dict[str, Any]]:
         zone = self._now().tzinfo
         return [to_json(item, zone) for item in found]
+
+
+async def _keep_source(chat: ToolChat, text: str, written_by: Literal["tool", "capture"]) -> None:
+    """Stores where a memory comes from as for a line of a note, so that a value in it replaces older ones,
+    in notes too, and newer ones replace it."""
+    if chat.sources is None:
+        return
+    try:
+        await chat.sources.sources.keep(ENGINE_ID, text, await chat.sources.begin(written_by))
+    except (OSError, FileBusy, PathOutsideRoot) as error:
+        log.warning("the source of a memory is not kept: %s", error)
+
+
+async def _marks(chat: ToolChat, found: Sequence[Recalled]) -> list[str]:
+    """For each memory, the note or engine that has the later statement of the owner that replaced it."""
+    if chat.sources is None:
+        return [""] * len(found)
+    marks = await chat.sources.sources.superseded([each.memory.text for each in found])
+    return [mark.by_path if mark else "" for mark in marks]
 
 
 def may_write(policy: ChatPolicy) -> bool:
@@ -306,11 +332,12 @@ class LanceMemory(MemoryPlugin):
         keeping = render("recall/long_term_keeping") if may_write(chat.policy) else ""
         return render("recall/long_term", keeping=keeping)
 
-    async def recall(self, chat: ToolChat, message: str) -> str:  # noqa: ARG002 - it is the owner's private one
+    async def recall(self, chat: ToolChat, message: str) -> str:
         """The few memories that fit a message.
 
-        What was stored in other chats, and what others or a page have a part in, comes only when asked for:
-        a tool's result says whose word it is, and stays in the transcript for what is noted of it.
+        What was stored in other chats, what others or a page have a part in, and what a later statement
+        replaced comes only when asked for: a tool's result says whose word it is, and stays in the
+        transcript for what is noted of it.
         """
         if self._memories is None or self._home is None or not self._settings.auto_recall:
             return ""
@@ -320,7 +347,9 @@ class LanceMemory(MemoryPlugin):
         fitting = await self._memories.recall(
             message, self._memories.scope(PRIVATE), limit=POOL, least_score=MIN_UNPROMPTED_SCORE
         )
-        found = [each for each in fitting if not each.memory.origin.is_of_others][:MOST_UNPROMPTED]
+        marks = await _marks(chat, fitting)
+        holding = [each for each, by in zip(fitting, marks, strict=True) if not by]
+        found = [each for each in holding if not each.memory.origin.is_of_others][:MOST_UNPROMPTED]
         log.info("%d memories are recalled", len(found))
         return recalled_lines(found, self._home.now().tzinfo)
 
@@ -338,6 +367,7 @@ class LanceMemory(MemoryPlugin):
             if chat.sources is not None and await chat.sources.is_rejected(text):
                 log.info("a memory is left out: the owner rejected it before")
                 continue
+            await _keep_source(chat, text, "capture")
             await self._memories.store(
                 text,
                 category=category_of(text),

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, LiteralString, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from nacre.cli.invocation import begin, json_option, shared_options
 from nacre.cli.screen.json_text import camel_json, print_json
-from nacre.extensions.postgres.ledger_statements import IS_SERVED
 
 if TYPE_CHECKING:
+    from nacre.bridges.access.people import Role
     from nacre.cli.invocation import Invocation
     from nacre.extensions.postgres.document_rows import DocumentRows
     from nacre.extensions.postgres.exchange import CopiedWorkspace, Exchanged, FolderTree
-    from nacre.extensions.postgres.server.connections import Connection
+    from nacre.extensions.postgres.hosting import HostedAgent
     from nacre.extensions.postgres.server.database import Database
     from nacre.runtime.ledger.moving import Contents, CopiedLedger
     from nacre.runtime.settings.config import Config
@@ -33,7 +33,7 @@ _SESSION_ROWS = ("transcripts", "results", "lines", "endings")
 
 @click.group("storage")
 def storage() -> None:
-    """Move an agent from files to a database or back; list, pause and remove those of a database."""
+    """Move an agent from files to a database or back; host those of a database."""
 
 
 @storage.command("migrate")
@@ -82,16 +82,91 @@ _AGENT = click.argument("agent_id", metavar="ID")
 def agents_command(context: click.Context, as_json: bool) -> int:
     """List the agents that have rows in the database."""
     from nacre.cli.screen.plain import aligned
+    from nacre.extensions.postgres.hosting import agent_json, hosted_agents
 
     invocation = begin(context)
     found = _hosted(invocation, hosted_agents)
     if as_json:
-        return print_json([camel_json(each, *vars(each)) for each in found])
+        return print_json([*map(agent_json, found)])
     rows = []
     for each in found:
         figures = (each.turns, each.notes, each.conversations, each.size_bytes)
-        rows.append((each.id, "paused" if each.is_paused else "-", *map(str, figures)))
+        state = "paused" if each.is_paused else "over its limit" if each.is_over_quota else "-"
+        rows.append((each.id, state, *map(str, figures)))
     invocation.say(*aligned([("AGENT", "STATE", "TURNS", "NOTES", "CONVERSATIONS", "BYTES"), *rows]))
+    return 0
+
+
+@storage.command("create")
+@click.argument("user")
+@json_option()
+@shared_options
+def create_command(context: click.Context, user: str, as_json: bool) -> int:
+    """Make the assistant of USER, with the settings of agents.defaults.
+
+    Workers answer it; no program has to be started anew.
+    """
+    from nacre.extensions.postgres.hosting import agent_json, create
+
+    invocation = begin(context)
+    made = _hosted(invocation, partial(create, user=user))
+    if made is None:
+        raise click.ClickException(f"The user {user!r} has an assistant already.")
+    if as_json:
+        return print_json(agent_json(made))
+    invocation.say(f"{made.id} is made. Let people in with `nacre admin storage admit {made.id} CODE`.")
+    return 0
+
+
+@storage.command("admit")
+@_AGENT
+@click.argument("code")
+@click.option("--owner", is_flag=True, help="The agent is theirs: private memory is shown there.")
+@json_option()
+@shared_options
+def admit_command(context: click.Context, agent_id: str, code: str, owner: bool, as_json: bool) -> int:
+    """Let in who was given CODE to agent ID, which alone answers them in private. Asks for a terminal."""
+    from nacre.cli.permissions.access import check_terminal, person_json, person_name, unknown_code
+    from nacre.extensions.postgres.hosting import people_in
+
+    invocation = begin(context)
+    if not check_terminal(invocation):
+        return 1
+    role: Role = "owner" if owner else "guest"
+    _checked(invocation, agent_id)
+    config = invocation.config
+    person = _hosted(invocation, lambda rows: people_in(config, rows).approve(code, role, own_agent=agent_id))
+    if person is None:
+        return unknown_code(invocation, code)
+    if as_json:
+        return print_json(person_json(person))
+    invocation.say(f"Let in: {person_name(person)}. Nobody else answers them.")
+    return 0
+
+
+@storage.command("limit")
+@_AGENT
+@click.option("--tokens", type=click.IntRange(0, 2**62), metavar="N", help="Tokens a day; 0 for no limit.")
+@click.option("--usd", type=click.FloatRange(0, 2**62), metavar="N", help="Dollars a day; 0 for no limit.")
+@json_option()
+@shared_options
+def limit_command(
+    context: click.Context, agent_id: str, tokens: int | None, usd: float | None, as_json: bool
+) -> int:
+    """Limit what the turns of agent ID may use a day (UTC), in all workers together.
+
+    Counting begins with the first limit. Afterwards a message is answered by one sentence.
+    """
+    from nacre.extensions.postgres.hosting import agent_json, limit
+
+    invocation = begin(context)
+    agent = _checked(invocation, agent_id)
+    _hosted(invocation, partial(limit, agent=agent, tokens=tokens, usd=usd))
+    found = _checked(invocation, agent_id)
+    if as_json:
+        return print_json(agent_json(found))
+    limits = found.daily_tokens or "unlimited", found.daily_usd or "unlimited"
+    invocation.say("{} may use a day: tokens {}, dollars {}.".format(agent_id, *limits))
     return 0
 
 
@@ -101,7 +176,10 @@ def agents_command(context: click.Context, as_json: bool) -> int:
 @shared_options
 def pause_command(context: click.Context, agent_id: str, as_json: bool) -> int:
     """Have no worker begin a turn of agent ID; its messages wait."""
+    from nacre.extensions.postgres.hosting import pause
+
     invocation = begin(context)
+    _checked(invocation, agent_id)
     _hosted(invocation, partial(pause, agent=agent_id, is_paused=True))
     if as_json:
         return print_json({"agent": agent_id, "isPaused": True})
@@ -117,7 +195,10 @@ def pause_command(context: click.Context, agent_id: str, as_json: bool) -> int:
 @shared_options
 def resume_command(context: click.Context, agent_id: str, as_json: bool) -> int:
     """Have workers run the turns of agent ID again."""
+    from nacre.extensions.postgres.hosting import pause
+
     invocation = begin(context)
+    _checked(invocation, agent_id)
     _hosted(invocation, partial(pause, agent=agent_id, is_paused=False))
     if as_json:
         return print_json({"agent": agent_id, "isPaused": False})
@@ -140,6 +221,8 @@ def remove_command(
 
     Take it out of agents.list as well, or it begins anew when it is resumed.
     """
+    from nacre.extensions.postgres.hosting import remove
+
     invocation = begin(context)
     removed = _hosted(invocation, partial(remove, agent=agent_id))
     if removed is None:
@@ -153,9 +236,21 @@ def remove_command(
     return 0
 
 
+def _checked(invocation: Invocation, agent_id: str) -> HostedAgent:
+    from nacre.extensions.postgres.hosting import find
+
+    listed = [agent.id for agent in invocation.config.agents]
+    if (found := _hosted(invocation, partial(find, agent=agent_id, listed=listed))) is None:
+        raise click.ClickException(
+            f"There is no agent {agent_id!r}. `nacre admin storage agents` lists those with rows."
+        )
+    return found
+
+
 def _hosted(invocation: Invocation, ask: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
     from nacre.extensions.postgres.server.connections import DatabaseError
     from nacre.extensions.postgres.server.database import shared_database
+    from nacre.runtime.ledger.records import LedgerUnusable
 
     _, in_database = _both(invocation.config)
 
@@ -168,7 +263,7 @@ def _hosted(invocation: Invocation, ask: Callable[[Database], Coroutine[Any, Any
 
     try:
         return asyncio.run(asked())
-    except DatabaseError as error:
+    except (DatabaseError, LedgerUnusable) as error:
         raise click.ClickException(str(error)) from error
 
 
@@ -354,82 +449,3 @@ def _tell(invocation: Invocation, done: Exchanged, written: str, removed: str) -
 
 def _exchanged_json(done: Exchanged) -> dict[str, object]:
     return camel_json(done, "written", "removed", "merged", "conflicts", "kept", "left_out")
-
-
-AGENTS: LiteralString = """
-SELECT agent, EXISTS (SELECT FROM paused_agents WHERE paused_agents.agent = known.agent),
-    (SELECT count(*) FROM turns WHERE turns.agent = known.agent AND state <> 'done'),
-    (SELECT count(*) FROM documents WHERE documents.agent = known.agent AND body IS NOT NULL),
-    (SELECT count(*) FROM transcripts WHERE transcripts.agent = known.agent),
-    (SELECT coalesce(sum(size_bytes), 0)::bigint FROM transcripts WHERE transcripts.agent = known.agent)
-FROM (SELECT agent FROM documents UNION SELECT agent FROM transcripts UNION SELECT agent FROM turns
-    UNION SELECT agent FROM paused_agents) AS known ORDER BY agent
-"""
-PAUSE: LiteralString = "INSERT INTO paused_agents (agent) VALUES (%(agent)s) ON CONFLICT DO NOTHING"
-RESUME: LiteralString = """
-DELETE FROM paused_agents WHERE agent = %(agent)s RETURNING pg_notify('nacre_turns', 'asked')::text
-"""
-IN_USE: LiteralString = """
-SELECT NOT EXISTS (SELECT FROM paused_agents WHERE agent = %(agent)s)
-    OR EXISTS (SELECT FROM turns WHERE agent = %(agent)s AND state = 'running')
-    OR EXISTS (SELECT FROM lanes JOIN processes ON processes.number = life
-        WHERE agent = %(agent)s AND held_until = 'infinity' AND alive_until > clock_timestamp())
-"""
-ANSWERS: LiteralString = """
-DELETE FROM ledger_outbound USING ledger_inbound AS asked
-WHERE asked.answered_by = %(agent)s AND ledger_outbound.agent = asked.agent
-    AND ledger_outbound.turn IN (asked.turn, asked.number)
-"""
-"""What it answered lies with the agent whose program serves the channels."""
-TABLES: LiteralString = """
-SELECT relname, array_agg(attname::text) FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
-WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
-    AND attname IN ('agent', 'answered_by') AND relname <> 'paused_agents' GROUP BY relname ORDER BY relname
-"""
-
-
-@dataclass(frozen=True)
-class HostedAgent:
-    """An agent with rows: its turns that are not over, its notes, its conversations with their bytes."""
-
-    id: str
-    is_paused: bool
-    turns: int
-    notes: int
-    conversations: int
-    size_bytes: int
-
-
-async def hosted_agents(database: Database) -> list[HostedAgent]:
-    """All that have rows which the role may see. Raises `DatabaseError`."""
-    return await database.read(
-        lambda connection: [HostedAgent(*row) for row in connection.execute(AGENTS).fetchall()]
-    )
-
-
-async def pause(database: Database, agent: str, *, is_paused: bool) -> None:
-    """Has no worker begin a turn of an agent, or has them begin again. Raises `DatabaseError`."""
-    statement = PAUSE if is_paused else RESUME
-    await database.write(lambda connection: connection.execute(statement, {"agent": agent}))
-
-
-async def remove(database: Database, agent: str) -> int | None:
-    """Removes every row of an agent, and stays paused; how many, or `None` if it is not paused or in use.
-
-    Raises `DatabaseError`.
-    """
-
-    def work(connection: Connection) -> int | None:
-        named = {"agent": agent}
-        is_used = connection.execute(IN_USE, named).fetchone() != (False,)
-        if is_used or connection.execute(IS_SERVED.encode(), named).fetchone():
-            return None
-        removed: int = connection.execute(ANSWERS, named).rowcount
-        for table, columns in connection.execute(TABLES).fetchall():
-            for column in columns:  # names of the server's own catalogue
-                removed += connection.execute(
-                    f'DELETE FROM "{table}" WHERE {column} = %(agent)s', named
-                ).rowcount
-        return removed
-
-    return await database.write(work)

@@ -1,4 +1,4 @@
-"""The ledger of an agent in PostgreSQL, for one serving program at a time, wherever it runs."""
+"""The ledger of an agent in PostgreSQL, for one serving program at a time on any machine."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NOT_HELD = "NA001"
 
 
 class PostgresRows:
-    """A member of `LedgerRows`, for one agent; a `fence` keeps out who served before a later program."""
+    """Implements `LedgerRows` for one agent. The `fence` locks out programs that served earlier."""
 
     def __init__(self, database: Database, agent: str, *, fence: int | None = None) -> None:
         self._database = database
@@ -54,19 +54,19 @@ class PostgresRows:
         self._is_closed = False
 
     async def close(self) -> None:
-        """Takes nothing more. The database stays open for others of the process."""
+        """Stops accepting work. The database stays open for others in the process."""
         self._is_closed = True
 
     async def read(self, statement: str, /, **values: object) -> list[Any]:
-        """The rows of one statement. Raises `LedgerUnusable`."""
+        """Returns the rows of one statement. Raises `LedgerUnusable`."""
         return await self._tried(self._database.single, lambda run: run(statement, **values))
 
     async def read_all(self, work: Callable[[Run], T]) -> T:
-        """What `work` reads, all of one moment. Raises `LedgerUnusable`."""
+        """Returns the result of `work`, which reads a consistent snapshot. Raises `LedgerUnusable`."""
         return await self._tried(self._database.read, work)
 
     async def run(self, statement: str, durable: bool = True, /, **values: object) -> list[Any]:  # noqa: ARG002 - each commit is
-        """What one statement changes, and the rows that it gives. Raises `LedgerUnusable`."""
+        """Runs one statement and returns its rows. Raises `LedgerUnusable`."""
         if statement in statements.FENCED:
             fenced = statements.FENCED[statement]
             return await self._tried(
@@ -75,7 +75,7 @@ class PostgresRows:
         return await self.write(lambda run: run(statement, **values))
 
     async def write(self, work: Callable[[Run], T]) -> T:
-        """The result of `work`, whole or not at all; it may be run again from its beginning.
+        """Commits `work` in one transaction and returns its result. `work` may be called again.
 
         Raises:
             LedgerUnusable: the database cannot be used, the ledger is closed, or another program serves.
@@ -101,7 +101,7 @@ class PostgresRows:
             return work(run)
 
         try:
-            # A program that serves waits for the database: what it has to keep is nowhere else.
+            # A serving program waits for the database, because its data is stored nowhere else.
             result: T = await ask(whole, is_patient=self._fence is not None)
         except DatabaseError as error:
             if getattr(error, "sqlstate", "") != NOT_HELD:
@@ -113,18 +113,18 @@ class PostgresRows:
 
 
 def _kept(value: object) -> object:
-    """A value as the database takes it: it has no character zero."""
+    """A value without NUL characters, which PostgreSQL refuses."""
     if isinstance(value, list):
         return [_kept(each) for each in value]
     return value.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(value, str) else value
 
 
 RELEASE_SECONDS = 2.0
-"""Who ends waits no longer for a database that is away; the ledger is free with the process's silence."""
+"""The longest wait at the end for an unreachable database; the ledger becomes free by silence, too."""
 
 
 class Holding:
-    """That this process has an agent's ledger. It says that it is alive until it lets go of it."""
+    """This process's hold on an agent's ledger, with heartbeats until it is released."""
 
     def __init__(self, database: Database, agent: str, *, ledger_id: str, fence: int) -> None:
         self.ledger_id = ledger_id
@@ -136,10 +136,10 @@ class Holding:
 
     @classmethod
     async def taken(cls, database: Database, agent: str, *, ledger_id: str = "") -> Self:
-        """The ledger. Of a process that is silent it is taken when that was so for as long as others may be.
+        """Takes the ledger, also from a process that has been silent for too long.
 
         Raises:
-            LedgerUnusable: the database cannot be used, or another program has it.
+            LedgerUnusable: the database cannot be used, or another program holds the ledger.
         """
         rows, process, seen = PostgresRows(database, agent), database.process, "-infinity"
         holder = f"{socket.gethostname()}, process {os.getpid()}"
@@ -164,7 +164,7 @@ class Holding:
             seen = alive_until
 
     async def release(self) -> None:
-        """Lets another program have it."""
+        """Releases the ledger."""
         self._keeping.cancel()
         self._database.process.ledgers.discard(self._agent)
         rows, process = PostgresRows(self._database, self._agent), self._database.process.number
@@ -174,14 +174,14 @@ class Holding:
 
 
 ROLE_SECONDS = 1.0
-"""For so long a role is not looked up again, also that of somebody who has none."""
+"""How long a role is cached, also a missing one."""
 MOST_ROLES = 10_000
 
 
 class KeptPeople(PeopleRows):
-    """People of a program that serves, which asks for a sender's role four times in a turn.
+    """People with cached roles, because a serving program looks up a sender's role four times per turn.
 
-    What another program gives or takes back is noticed within `ROLE_SECONDS`.
+    Changes by other programs take effect within `ROLE_SECONDS`.
     """
 
     def __init__(self, rows: LedgerRows, sql: LedgerStatements) -> None:
@@ -196,18 +196,24 @@ class KeptPeople(PeopleRows):
             return kept
         if len(self._roles) > MOST_ROLES:
             self._roles.clear()
-        role = await super().role(who)
-        self._roles[who] = role, now + ROLE_SECONDS
-        return role
+        return (await self.arrival(who))[0]
 
-    async def approve(self, code: str, role: str, *, now_ms: int, since_ms: int) -> Who | None:
-        """Lets somebody in."""
-        found = await super().approve(code, role, now_ms=now_ms, since_ms=since_ms)
+    async def arrival(self, who: Who) -> tuple[str, str]:
+        """Asks the database, so that who was let in a moment ago is answered, by the right agent."""
+        role, own_agent = await super().arrival(who)
+        self._roles[who] = role, time.monotonic() + ROLE_SECONDS
+        return role, own_agent
+
+    async def approve(
+        self, code: str, role: str, *, now_ms: int, since_ms: int, own_agent: str = ""
+    ) -> Who | None:
+        """Admits a person."""
+        found = await super().approve(code, role, now_ms=now_ms, since_ms=since_ms, own_agent=own_agent)
         self._roles.clear()
         return found
 
     async def revoke(self, channel: str, sender_id: str) -> bool:
-        """Takes a role back."""
+        """Revokes a role."""
         done = await super().revoke(channel, sender_id)
         self._roles.clear()
         return done
@@ -230,10 +236,10 @@ class PostgresLedger(Ledger):
         now: Clock,
         new_id: NewId,
     ) -> Self:
-        """Holds the ledger. What a program before was sending is `unsure` now, and it writes nothing more.
+        """Takes the ledger. Parts that another program was sending become `unsure`; its writes are refused.
 
         Raises:
-            LedgerUnusable: the database cannot be used, or another program has the ledger.
+            LedgerUnusable: the database cannot be used, or another program holds the ledger.
         """
         holding = await Holding.taken(database, agent, ledger_id=new_id())
         fenced = PostgresRows(database, agent, fence=holding.fence)
@@ -259,9 +265,9 @@ class PostgresLedger(Ledger):
         along: Along | None = None,
         begins: bool = False,
     ) -> Received | None:
-        """Keeps a message, as one statement where it has an id by which its row is known again.
+        """Stores a message, in one statement if it has an id.
 
-        Where workers run the turns, one is asked in the same statement for a turn that begins.
+        If workers run the turns, the same statement requests the turn.
         """
         if along is not None or not inbound.message_id:
             return await super().receive(
@@ -294,7 +300,7 @@ class PostgresLedger(Ledger):
         )
 
     async def finish(self, batch: Sequence[Received], place: Place, texts: Sequence[str]) -> None:
-        """Keeps the end of a turn as one statement, which does nothing when it did it before."""
+        """Stores the end of a turn with one idempotent statement."""
         last = batch[-1].inbound
         await self.rows.run(
             statements.FINISH_ALL,
@@ -312,7 +318,7 @@ class PostgresLedger(Ledger):
         )
 
     async def close(self) -> None:
-        """Takes nothing more, and lets another program have it. Safe to repeat."""
+        """Stops accepting work and releases the ledger. May be called twice."""
         await super().close()
         holding, self._holding = self._holding, None
         if holding is not None:
@@ -320,18 +326,18 @@ class PostgresLedger(Ledger):
 
 
 NUMBERED = ("inbound", "outbound")
-"""The tables whose rows the database numbers."""
+"""The tables with generated row numbers."""
 _FLAGS = ("joined", "was_draft")
 
 
 class MovableRows:
-    """Those of one agent."""
+    """Implements `MovableLedger` for one agent."""
 
     def __init__(self, rows: PostgresRows) -> None:
         self._rows = rows
 
     async def contents(self) -> Contents:
-        """All that it has."""
+        """All rows of the agent."""
 
         def work(run: Run) -> Contents:
             found = run(statements.MARKS)
@@ -342,7 +348,7 @@ class MovableRows:
         return await self._rows.read_all(work)
 
     async def replace(self, contents: Contents, *, copied: str | None = None) -> None:
-        """Keeps these contents in the place of what it had."""
+        """Replaces all rows of the agent with these contents."""
         mark = contents.checksum if copied is None else copied
 
         def work(run: Run) -> None:
@@ -360,17 +366,22 @@ class MovableRows:
 
 
 def all_of(table: str) -> str:
-    """Reads an agent's rows of a table."""
-    return f"SELECT {', '.join(COLUMNS[table])} FROM ledger_{table} WHERE agent = %(agent)s"
+    """A statement that reads an agent's rows of a table."""
+    return f"SELECT {', '.join(COLUMNS[table])} FROM ledger_{table} WHERE agent = %(agent)s{_moved(table)}"
 
 
 def none_of(table: str) -> str:
-    """Removes an agent's rows of a table."""
-    return f"DELETE FROM ledger_{table} WHERE agent = %(agent)s"
+    """A statement that removes an agent's rows of a table."""
+    return f"DELETE FROM ledger_{table} WHERE agent = %(agent)s{_moved(table)}"
+
+
+def _moved(table: str) -> str:
+    # Files have no agents of people, who would all reach the default one there.
+    return " AND own_agent = ''" if table == "people" else ""
 
 
 def one_of(table: str) -> str:
-    """Adds a row to a table, with the number that it has."""
+    """A statement that adds a row to a table with its existing number."""
     names = COLUMNS[table]
     places = ", ".join(f"%({name})s" for name in names)
     columns = f"agent, {', '.join(names)}"

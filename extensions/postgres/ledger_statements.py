@@ -1,4 +1,4 @@
-"""Every statement on the tables of the ledger, each for one agent. A contract with `schema/`."""
+"""All statements on the tables of the ledger, each for one agent. They depend on `schema/`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WHERE locktype = 'advisory' AND granted AND objsubid = 1
     AND (classid::bigint << 32 | objid::bigint)
         = hashtextextended(%(agent)s, hashtextextended(current_schema()::text, 7))
 """
-"""Held by a program of a former version that serves."""
+"""The lock that a serving program of an earlier version holds."""
 IS_HELD = "SELECT ledger_is_held(%(agent)s, %(fence)s)"
 HOLD = f"""
 INSERT INTO ledger_holders AS held (agent, ledger_id, fence, holder, process)
@@ -26,8 +26,8 @@ WHERE NOT EXISTS (
     AND NOT EXISTS ({_OLD_LOCK})
 RETURNING ledger_id, fence
 """
-"""Takes a ledger whose process is silent, and was so when it was last looked at: after an outage all are.
-Or the process's own, which the database was not told to free."""
+"""Takes a ledger whose process is silent and was silent at the last check (after an outage, all seem silent),
+or which this process already holds."""
 RELEASE = """
 UPDATE ledger_holders SET process = NULL WHERE agent = %(agent)s AND process = %(process)s
 """
@@ -57,7 +57,7 @@ NUMBER_ON = {
     "inbound": _NUMBER_ON.format("ledger_inbound_number_seq"),
     "outbound": _NUMBER_ON.format("ledger_outbound_number_seq"),
 }
-"""The next number of a table is above what was brought; behind the lock no other agent gets it twice."""
+"""Moves a table's next number above the copied rows. The lock keeps other agents from getting it twice."""
 NOBODY_KNOWS = "UPDATE ledger_outbound SET state = 'unsure' WHERE agent = %(agent)s AND state = 'sending'"
 
 PUT_CURSOR = """
@@ -81,7 +81,7 @@ SELECT ledger_receive(%(agent)s, %(ledger_fence)s, %(channel)s, %(account)s, %(c
     %(session_key)s, %(answered_by)s, %(at_ms)s, %(body)s, %(cursor)s, %(owner_chat)s, %(receipt)s,
     %(begins)s)
 """
-"""`PUT_CURSOR`, `RECEIVE` and `PUT_OWNER_CHAT` as one statement. `receipt` is drawn for each call."""
+"""`PUT_CURSOR`, `RECEIVE` and `PUT_OWNER_CHAT` as one statement. `receipt` is unique for each call."""
 RECEIVE_AND_ASK = f"""
 WITH received (number) AS MATERIALIZED ({RECEIVE_ALL}), asked AS (
     INSERT INTO turns (agent, id, session_key, inbound, is_redelivered)
@@ -90,12 +90,12 @@ WITH received (number) AS MATERIALIZED ({RECEIVE_ALL}), asked AS (
 )
 SELECT number, EXISTS (SELECT FROM asked) FROM received
 """
-"""The same, and some worker is asked for the turn that begins with the message; whether it was new."""
+"""The same, and requests the turn of the message from a worker. Returns whether the turn is new."""
 FINISH_ALL = """
 SELECT ledger_finish(%(agent)s, %(ledger_fence)s, %(numbers)s::bigint[], %(turn)s, %(channel)s, %(account)s,
     %(chat_id)s, %(thread_id)s, %(answers)s, %(asker)s, %(texts)s::text[], %(kept_in)s::text[], %(most)s::int)
 """
-"""All that is kept of the end of a turn as one statement."""
+"""Stores the end of a turn in one statement."""
 OPEN_MESSAGES = """
 SELECT number, session_key, body, turn, state = 'running', attempts, answered_by, joined FROM ledger_inbound
 WHERE agent = %(agent)s AND state IN ('waiting', 'running') ORDER BY number
@@ -190,9 +190,9 @@ WHERE o.agent = %(agent)s AND o.channel = %(channel)s AND o.account = %(account)
 ORDER BY o.number
 """
 
-ROLE = f"SELECT role FROM ledger_people WHERE agent = %(agent)s AND {_WHO}"
+ROLE = f"SELECT role, own_agent FROM ledger_people WHERE agent = %(agent)s AND {_WHO}"
 LOCK_PEOPLE = "SELECT pg_advisory_xact_lock(hashtextextended(%(agent)s, 5))"
-"""For who asks or is answered: few may ask at a time."""
+"""Serializes pairing requests and answers, because the number of open requests is limited."""
 FORGET_ASKING = "DELETE FROM ledger_pairings WHERE agent = %(agent)s AND asked_ms <= %(since_ms)s"
 ASKING_OF_ACCOUNT = """
 SELECT sender_id FROM ledger_pairings
@@ -217,7 +217,7 @@ SELECT channel, account, sender_id, asked_ms, code FROM ledger_pairings
 WHERE agent = %(agent)s AND asked_ms > %(since_ms)s AND code <> '' ORDER BY asked_ms
 """
 KNOWN = """
-SELECT channel, account, sender_id, since_ms, '', role FROM ledger_people
+SELECT channel, account, sender_id, since_ms, '', role, own_agent FROM ledger_people
 WHERE agent = %(agent)s ORDER BY since_ms
 """
 FIND_CODE = """
@@ -227,10 +227,10 @@ WHERE agent = %(agent)s AND code = %(code)s AND code <> '' AND asked_ms > %(sinc
 USE_CODE = "DELETE FROM ledger_pairings WHERE agent = %(agent)s AND code = %(code)s"
 DENY_CODE = "UPDATE ledger_pairings SET code = '' WHERE agent = %(agent)s AND code = %(code)s"
 LET_IN = """
-INSERT INTO ledger_people (agent, channel, account, sender_id, role, since_ms)
-VALUES (%(agent)s, %(channel)s, %(account)s, %(sender_id)s, %(role)s, %(at_ms)s)
+INSERT INTO ledger_people (agent, channel, account, sender_id, role, since_ms, own_agent)
+VALUES (%(agent)s, %(channel)s, %(account)s, %(sender_id)s, %(role)s, %(at_ms)s, %(own_agent)s)
 ON CONFLICT (agent, channel, account, sender_id)
-DO UPDATE SET role = EXCLUDED.role, since_ms = EXCLUDED.since_ms
+DO UPDATE SET role = EXCLUDED.role, since_ms = EXCLUDED.since_ms, own_agent = EXCLUDED.own_agent
 """
 REVOKE = """
 DELETE FROM ledger_people
@@ -268,7 +268,7 @@ WHERE agent = %(agent)s ORDER BY channel COLLATE "C", account COLLATE "C"
 """
 
 LOCK_JOBS = "SELECT pg_advisory_xact_lock(hashtextextended(%(agent)s, 6))"
-"""For who adds one: an agent has so many at most."""
+"""Serializes additions, because the number of jobs per agent is limited."""
 COUNT_JOBS = "SELECT count(*) FROM ledger_jobs WHERE agent = %(agent)s AND answered_by = %(answered_by)s"
 ADD_JOB = """
 INSERT INTO ledger_jobs (agent, id, answered_by, asker, text, rule, made_ms, due_ms, problem)
@@ -308,5 +308,5 @@ FENCED = {
     )
     for statement in _REPEATABLE
 } | {each: each for each in (RECEIVE_ALL, RECEIVE_AND_ASK, FINISH_ALL)}
-"""Statements that do nothing new when they are run again, each with the fence in itself. The server raises an
-error when a later program serves."""
+"""Idempotent statements that check the fence themselves. The server raises an error if a later program
+serves."""

@@ -1,4 +1,4 @@
-"""The statements of one agent, run in a database, and what is due for sessions that are over. Edge."""
+"""The sessions of one agent as rows: lines of the index, transcripts, whole results, and pending endings."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 class Moment:
-    """One transaction, for the rows of one agent."""
+    """One transaction over the rows of one agent."""
 
     def __init__(self, connection: Connection, agent: str, held: Mapping[str, int]) -> None:
         self._connection = connection
@@ -61,20 +61,20 @@ class Moment:
         self._held = held
 
     def run(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
-        """The rows that a statement gives."""
+        """Runs a statement and returns its rows."""
         cursor = self._connection.execute(statement, {"agent": self._agent, **values})
         return cursor.fetchall() if cursor.description else []
 
     def run_many(self, statement: str, values: list[dict[str, Any]]) -> None:
-        """A statement that gives nothing, for each of several values."""
+        """Runs a statement without a result for several values."""
         with self._connection.cursor() as cursor:
             cursor.executemany(statement, [{"agent": self._agent, **each} for each in values])
 
     def fenced(self, statement: str, *, lane: str | None, **values: Any) -> list[tuple[Any, ...]]:
-        """The rows that a statement gives which the server runs only while the lane is ours, if it ever was.
+        """Runs a statement that checks this process's fence of the lane, if any, and returns its rows.
 
         Raises:
-            SessionTakenOver: another process has the lane by now; nothing is written.
+            SessionTakenOver: another process has taken the lane; nothing is written.
         """
         fence = self._held.get(lane) if lane is not None else None
         rows = self.run(statement, lane=lane, fence=fence, **values)
@@ -89,8 +89,8 @@ class Moment:
 class AgentRows:
     """The rows of one agent.
 
-    `held` says which lanes this process has, with the fence of each; `taken`, what was read with a lane,
-    until it is used or something is written.
+    `held` has the fences of the lanes that this process holds. `taken` has the rows that were read with a
+    lane, until they are used or something is written.
     """
 
     def __init__(self, database: Database, agent: str) -> None:
@@ -99,30 +99,27 @@ class AgentRows:
         self.held: dict[str, int] = {}
         self.taken: dict[str, TakenLane] = {}
         self.lines: dict[str, str | None] = {}
-        """The lines of held lanes as they were read or written last, to be replaced without another look."""
+        """The lines of held lanes as last read or written, so that a replacement needs no read."""
 
     @property
     def place(self) -> str:
-        """Where they lie, for people."""
+        """The database and the agent, for people."""
         return f"{self.database.place}, agent {self.agent!r}"
 
     async def read(self, work: Callable[[Moment], T]) -> T:
-        """What `work` reads, all of one moment. Raises `SessionStoreRefused`."""
+        """Returns the result of `work`, which reads a consistent snapshot. Raises `SessionStoreRefused`."""
         return await self._told(self.database.read, work)
 
     async def write(self, work: Callable[[Moment], T]) -> T:
-        """The result of `work`, committed whole; it may run again, so it changes nothing but rows.
+        """Commits `work` and returns its result. It may be called again, so it must only change rows.
 
         Raises:
-            SessionStoreRefused: the database cannot be reached, or refused.
+            SessionStoreRefused: the database refused or cannot be reached.
         """
         return await self._told(self.database.write, work)
 
     async def single(self, work: Callable[[Moment], T]) -> T:
-        """The result of one statement that only reads, or that does nothing new when it is run again.
-
-        Raises as `write`.
-        """
+        """Like `write`, for `work` with a single idempotent statement."""
         return await self._told(self.database.single, work)
 
     async def _told(self, run: Callable[..., Any], work: Callable[[Moment], T]) -> T:
@@ -134,26 +131,26 @@ class AgentRows:
 
 
 class EndingRows:
-    """The endings of an agent that are not finished. Each method raises `SessionStoreRefused`."""
+    """The unfinished endings of sessions. All methods raise `SessionStoreRefused`."""
 
     def __init__(self, rows: AgentRows) -> None:
         self._rows = rows
 
     async def put(self, ended: EndedSession) -> None:
-        """Notes one, or its new number of attempts."""
+        """Stores an ending, or its new number of attempts."""
         body = json.dumps(ended_to_json(ended))
         await self._rows.write(lambda rows: rows.run(statements.PUT_ENDING, body=body, **_place(ended)))
 
     async def remove(self, ended: EndedSession) -> None:
-        """Strikes one off; it may be gone already."""
+        """Removes an ending, if it exists."""
         await self._rows.write(lambda rows: rows.run(statements.REMOVE_ENDING, **_place(ended)))
 
     async def has(self, ended: EndedSession) -> bool:
-        """Whether one is still due."""
+        """Whether an ending is unfinished."""
         return bool(await self._rows.single(lambda rows: rows.run(statements.HAS_ENDING, **_place(ended))))
 
     async def all(self) -> tuple[EndedSession, ...]:
-        """Those that are due, the oldest first; one that a newer program wrote is left to it."""
+        """The unfinished endings, oldest first, except those that a newer program wrote."""
         found = await self._rows.single(lambda rows: rows.run(statements.ENDINGS))
         return tuple(ended for (body,) in found if (ended := ended_from_json(body.encode())) is not None)
 
@@ -164,7 +161,7 @@ def _place(ended: EndedSession) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Head:
-    """What a transcript's own row says. `lane` is the key whose lane it belongs to, if that is known."""
+    """A transcript's own row. `lane` is the session key whose lane it belongs to, if known."""
 
     id: Any
     lines: int
@@ -173,18 +170,18 @@ class Head:
 
 
 def head_of(rows: Moment, name: str) -> Head | None:
-    """The row of a transcript, if there is one."""
+    """The row of a transcript, or `None`."""
     found = rows.run(statements.HEAD, name=name)
     return Head(**dict(zip(("id", "lines", "size_bytes", "lane"), found[0], strict=True))) if found else None
 
 
 def lines_from(rows: Moment, head: Head, number: int = 0) -> list[bytes]:
-    """The lines of a transcript from one on."""
+    """The lines of a transcript, beginning at a number."""
     return [bytes(line) for (line,) in rows.run(statements.LINES_FROM, transcript=head.id, number=number)]
 
 
 def begin(rows: Moment, name: str, lines: Sequence[bytes], session_id: str, at: datetime) -> Any:
-    """Makes a transcript of lines, the header first; its id, or `None` where there is one of that name."""
+    """Creates a transcript from lines, the header first. Returns its id, or `None` if the name exists."""
     owner_key, chat_kind = next((owner for owner in map(owner_of, lines[1:]) if owner[0]), (None, None))
     made = rows.run(
         statements.BEGIN_TRANSCRIPT,
@@ -204,7 +201,7 @@ def begin(rows: Moment, name: str, lines: Sequence[bytes], session_id: str, at: 
 
 
 def owner_of(line: bytes) -> tuple[str | None, str | None]:
-    """The key and the kind of chat that a line tells, if it is an owner's record."""
+    """The session key and chat kind in a line, if it is an owner record."""
     values = [read.value for read in split_lines(line) if read.value is not None]
     owner = session_owner(entry_from_json(values[0])) if values else None
     return (owner.key or None, owner.chat_kind) if owner is not None else (None, None)
@@ -214,16 +211,16 @@ Change: TypeAlias = Callable[[Mapping[str, SessionRecord]], Mapping[str, Session
 
 
 class LineRows:
-    """The lines of an agent. Each method raises `SessionStoreRefused`."""
+    """The session index of an agent. All methods raise `SessionStoreRefused`."""
 
     notices: tuple[str, ...] = ()
-    """A database repairs nothing on its own."""
+    """Always empty, because a database needs no repairs."""
 
     def __init__(self, rows: AgentRows) -> None:
         self._rows = rows
 
     async def get(self, key: str) -> SessionRecord | None:
-        """The line of a key."""
+        """The line of a key, or `None`."""
         taken = self._rows.taken.get(key)
         if taken is not None:
             return None if taken.line is None else _record(taken.line)
@@ -234,7 +231,7 @@ class LineRows:
         return await self._rows.single(all_lines)
 
     async def recover(self, key: str) -> SessionRecord | None:
-        """The line of a key as it is: lines and transcripts are committed together, so none gets lost."""
+        """The line of a key. There is nothing to recover: lines and transcripts are committed together."""
         return await self.get(key)
 
     async def update(
@@ -244,10 +241,10 @@ class LineRows:
         *,
         durable: bool = True,  # noqa: ARG002 - each commit is
     ) -> SessionRecord | None:
-        """Replaces a line by what `change` makes of the present one; `None` is no line. Gives the new one.
+        """Replaces a line with `change(line)`, where `None` means no line, and returns the new one.
 
         Raises:
-            SessionTakenOver: this process had the key's lane, and another has it by now.
+            SessionTakenOver: another process has taken the key's lane from this one.
         """
 
         known = self._rows.lines
@@ -283,16 +280,16 @@ class LineRows:
     async def mirror(
         self, key: str, change: Callable[[SessionRecord], SessionRecord]
     ) -> SessionRecord | None:
-        """`update` of a line that there is."""
+        """`update` for an existing line."""
         return await self.update(key, lambda record: None if record is None else change(record))
 
     async def edit(self, change: Change) -> Mapping[str, SessionRecord | None]:
-        """Replaces several lines at once, or none; gives what `change` gave."""
+        """Replaces several lines in one transaction and returns the result of `change`."""
         return await self._rows.write(lambda rows: edited(rows, change))
 
 
 def edited(rows: Moment, change: Change) -> Mapping[str, SessionRecord | None]:
-    """What `change` makes of all lines, written within a transaction; gives what it gave."""
+    """Applies `change` to all lines within a transaction and returns its result."""
     rows.run(statements.LOCK_LINES)
     changed = change(all_lines(rows))
     for key, record in changed.items():
@@ -301,7 +298,7 @@ def edited(rows: Moment, change: Change) -> Mapping[str, SessionRecord | None]:
 
 
 def _replaced(rows: Moment, *, tries: count[int], key: str, line: str, **values: str | None) -> bool:
-    """Replaces a line that is still `old`; whether it did, in this try or in one whose answer was lost."""
+    """Replaces a line that is still `old`. Returns whether this or an earlier, unanswered attempt did."""
     is_again = next(tries) > 0
     if rows.fenced(statements.REPLACE_LINE, lane=key, key=key, line=line, **values):
         return True
@@ -350,9 +347,9 @@ class ResultRows:
         """Stores a result under a new name of letters, digits, `-` and `_`.
 
         Raises:
-            SessionStoreRefused: the database cannot be reached, or refused.
-            SessionTakenOver: another process went on with the session.
-            ValueError: that is no name.
+            SessionStoreRefused: the database refused or cannot be reached.
+            SessionTakenOver: another process has taken over the session.
+            ValueError: the name is invalid.
         """
         if not is_result_name(name):
             raise ValueError(f"{name!r} is no name for a result")
@@ -364,7 +361,7 @@ class ResultRows:
         )
 
     async def read(self, name: str) -> str | None:
-        """A stored result, or `None` when there is none of that name. Raises `SessionStoreRefused`."""
+        """A stored result, or `None`. Raises `SessionStoreRefused`."""
         if not is_result_name(name):
             return None
         found = await self._rows.read(
@@ -374,10 +371,10 @@ class ResultRows:
 
 
 class TranscriptRows:
-    """One transcript. Any number of objects, in one process or many, may share it.
+    """One transcript, which any number of objects and processes may share.
 
-    Each method that asks the database raises `SessionStoreRefused`; each that adds something raises
-    `SessionTakenOver` when this process had the session's lane and another has it by now.
+    Methods that query the database raise `SessionStoreRefused`. Methods that add something raise
+    `SessionTakenOver` if another process has taken the session's lane from this one.
     """
 
     def __init__(
@@ -412,37 +409,39 @@ class TranscriptRows:
         return self._linker.tree
 
     def transcript(self) -> tuple[TranscriptItem, ...]:
-        """What a model is to see of the branch."""
+        """The view of the current branch for a model."""
         return self.views.transcript(self.tree)
 
     def sent(self) -> SentView:
-        """What models are sent of that, brought up to the branch by this call."""
+        """The messages to send to models, updated by this call."""
         return self.views.sent(self.tree)
 
     async def refresh(self) -> bool:
-        """Reads what others added; whether there was anything. Raises `SessionCorrupt` if it is gone."""
+        """Reads entries that others added; returns whether there were any. Raises `SessionCorrupt` if the
+        transcript is gone.
+        """
         async with self._in_order:
             return await self._caught_up()
 
     async def append(self, body: KnownBody, *, durable: bool = True) -> Entry:  # noqa: ARG002 - each is
-        """Adds an entry behind the newest. Raises `ValueError` as `check_addable`."""
+        """Appends an entry. Raises `ValueError` like `check_addable`."""
         check_addable(body, self.tree)
         return await self._added(body)
 
     async def append_custom(self, custom_type: str, data: Any, *, durable: bool = True) -> Entry:
-        """Adds a program's own record."""
+        """Appends a custom record."""
         return await self.append(CustomRecord(custom_type=custom_type, data=data), durable=durable)
 
     async def rewind(self, leaf_id: str | None, *, summary: str = "") -> Entry:
-        """Goes back to an entry, or to the beginning. Raises `ValueError` if there is no such entry."""
+        """Goes back to an entry or to the beginning. Raises `ValueError` for an unknown entry."""
         return await self._added(rewind_body(self.tree, leaf_id, summary), parent_id=leaf_id)
 
     async def fork(self, name: str, *, session_id: str, leaf_id: str | None) -> None:
-        """Makes a transcript `name` of the branch to `leaf_id`, with the whole results that there are.
+        """Copies the branch up to `leaf_id`, with its whole results, to a new transcript `name`.
 
         Raises:
-            ValueError: there is no entry of that id.
-            SessionCorrupt: there is a transcript of that name already.
+            ValueError: no entry has this id.
+            SessionCorrupt: a transcript has this name already.
         """
         await self.refresh()
         at = self._now()
@@ -463,7 +462,7 @@ class TranscriptRows:
         await self._rows.write(work)
 
     async def _added(self, body: KnownBody, *, parent_id: str | EllipsisType | None = ...) -> Entry:
-        """Adds an entry behind what others added meanwhile; several calls in their order."""
+        """Appends an entry after those that others have added. Concurrent calls keep their order."""
         async with self._in_order:
             while True:
                 entry, line = self._next(body, parent_id)
@@ -484,7 +483,7 @@ class TranscriptRows:
         return entry, to_line(entry_to_json(entry))
 
     async def _caught_up(self) -> bool:
-        """Reads what others added since; whether there was anything."""
+        """Reads entries that others added; returns whether there were any."""
         head = self._taken() or await self._rows.single(lambda rows: head_of(rows, self.name))
         if head is not None and head.id == self._head.id and head.lines <= self._known:
             self._head = head
@@ -494,7 +493,7 @@ class TranscriptRows:
         return bool(fresh)
 
     def _taken(self) -> Head | None:
-        """What the statement that took the lane said of this transcript, once."""
+        """The rows that were read with the lane, for their first use."""
         lane = self._head.lane or ""
         taken = self._rows.taken.get(lane)
         if taken is None or taken.name != self.name or taken.lines is None or taken.size_bytes is None:
@@ -519,7 +518,7 @@ class TranscriptRows:
                 owner_key=owner_key,
                 chat_kind=chat_kind,
             )
-            # An earlier attempt, whose answer was lost, may have added it.
+            # An earlier attempt whose answer was lost may have added it.
             return bool(added) or _is_there(rows, head.id, number, line)
 
         return await self._rows.single(work)

@@ -1,8 +1,8 @@
-"""Every statement on the tables of sessions. A contract with `extensions/postgres/server/schema/`.
+"""All statements on the tables of sessions. They depend on `extensions/postgres/server/schema/`.
 
-Each names its agent, and a test reads the server's plan of each to hold that it looks at no other's rows.
-What writes for the holder of a lane takes `fence`, null outside of a turn: the lane's row is locked until the
-commit, so that a next holder waits for what is being written, and whoever comes after it writes nothing.
+Each names its agent; a test reads the server's plans to check that none visits the rows of others. Writes for
+the holder of a lane take `fence` (null outside of a turn) and lock the lane's row until the commit: the next
+holder waits for the write, and late writes of an earlier holder are refused.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ LOCK_KEY = """
 SELECT pg_advisory_xact_lock_shared(hashtextextended(%(agent)s, 1)),
     pg_advisory_xact_lock(hashtextextended(%(key)s, hashtextextended(%(agent)s, 2)))
 """
-"""For who changes one line; those of other keys go on."""
+"""Serializes changes of one line; other keys are not blocked."""
 LOCK_LINES = "SELECT pg_advisory_xact_lock(hashtextextended(%(agent)s, 1))"
-"""For who changes several."""
+"""Serializes changes of several lines."""
 LINE = "SELECT line FROM session_lines WHERE agent = %(agent)s AND key = %(key)s"
 LINES = "SELECT key, line FROM session_lines WHERE agent = %(agent)s"
 PUT_LINE = f"""{_FENCE}
@@ -39,7 +39,7 @@ ON CONFLICT (agent, key) DO UPDATE SET session_id = EXCLUDED.session_id, line = 
 WHERE session_lines.line = %(old)s::text
 RETURNING key
 """
-"""Writes nothing when the line is not `old` any more; null is no line."""
+"""Writes nothing if the line is no longer `old`; null means no line."""
 REMOVE_LINE = f"""{_FENCE}
 DELETE FROM session_lines WHERE agent = %(agent)s AND key = %(key)s AND {_HOLDS} RETURNING key
 """
@@ -50,7 +50,7 @@ SELECT id, lines, size_bytes, coalesce(
     owner_key)
 FROM transcripts WHERE agent = %(agent)s AND name = %(name)s
 """
-"""With the key whose lane a transcript belongs to: the one that names it now, or that it began with."""
+"""Includes the key whose lane the transcript belongs to: the one that names it now, or its first one."""
 HAS_TRANSCRIPT = "SELECT id FROM transcripts WHERE agent = %(agent)s AND name = %(name)s"
 TRANSCRIPTS = """
 SELECT name, session_id, owner_key, chat_kind, lines, size_bytes, begun_at, grown_at, aside_at IS NOT NULL
@@ -67,7 +67,7 @@ ADD_LINE = """
 INSERT INTO transcript_lines (agent, transcript, number, line)
 VALUES (%(agent)s, %(transcript)s, %(number)s, %(line)s)
 """
-"""For transcripts that nobody sees before the commit: a new one, or a copy."""
+"""For transcripts that are not visible before the commit: new ones and copies."""
 APPEND_LINE = f"""{_FENCE}, grown AS (
     UPDATE transcripts
     SET lines = lines + 1, size_bytes = size_bytes + length(%(line)s::bytea), grown_at = %(at)s,
@@ -78,7 +78,7 @@ APPEND_LINE = f"""{_FENCE}, grown AS (
 INSERT INTO transcript_lines (agent, transcript, number, line)
 SELECT %(agent)s, id, %(number)s, %(line)s FROM grown RETURNING number
 """
-"""Adds nothing when the fence is not the lane's any more, or others added a line since."""
+"""Adds nothing if the fence is outdated, or others have added a line."""
 FENCE_HOLDS = "SELECT 1 FROM lanes WHERE agent = %(agent)s AND key = %(lane)s AND fence = %(fence)s"
 LINE_AT = """
 SELECT line FROM transcript_lines
@@ -96,7 +96,7 @@ SET_LINE = """
 UPDATE transcript_lines SET line = %(line)s
 WHERE agent = %(agent)s AND transcript = %(transcript)s AND number = %(number)s
 """
-"""For words that are to be forgotten, in lines that keep their length."""
+"""Rewrites a line when words are forgotten."""
 LAST_LINES = """
 SELECT line FROM transcript_lines
 WHERE agent = %(agent)s AND transcript = %(transcript)s AND number > 0 ORDER BY number DESC LIMIT %(most)s
@@ -152,7 +152,7 @@ WHERE agent = %(agent)s AND ended_at_ms = %(ended_at_ms)s AND session_id = %(ses
 ENDINGS = "SELECT body FROM endings WHERE agent = %(agent)s ORDER BY ended_at_ms, session_id"
 
 TAKE_LANE = "SELECT * FROM lane_take(%(agent)s, %(lane)s, %(holder)s, %(process)s)"
-"""Its fence, and what a turn reads first."""
+"""Returns the fence and the rows that a turn reads first."""
 LEAVE_LANE = """
 UPDATE lanes SET held_until = '-infinity'
 WHERE agent = %(agent)s AND key = %(lane)s AND fence = %(fence)s

@@ -1,7 +1,4 @@
-"""The sessions of one agent in a PostgreSQL database. Edge.
-
-Any number of processes, on any number of machines, may serve the same agent.
-"""
+"""The sessions of one agent in a PostgreSQL database, for any number of processes on any machines."""
 
 from __future__ import annotations
 
@@ -56,7 +53,7 @@ from nacre.sessions.upkeep.stored_session import StoredSession, TranscriptFacts,
 
 
 class Lane:
-    """The lane of one key, for an `async with`. Raises `SessionStoreRefused` on entering."""
+    """An async context manager for the lane of one key. Entering raises `SessionStoreRefused`."""
 
     def __init__(self, rows: AgentRows, key: str, *, holder: str) -> None:
         self._rows = rows
@@ -66,7 +63,7 @@ class Lane:
         self._keeping: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> bool:
-        """Whether it is this caller's."""
+        """Returns whether this caller got the lane."""
         process = self._rows.database.process
         try:
             await process.beat()
@@ -89,7 +86,7 @@ class Lane:
         return True
 
     async def __aexit__(self, *_ended: object) -> None:
-        """Leaves it to others; if the server cannot be told, it is free when this process is silent."""
+        """Releases the lane. If the server is unreachable, the lane is free when this process is silent."""
         if self._fence is None or self._keeping is None:
             return
         self._keeping.cancel()
@@ -115,7 +112,7 @@ class Lane:
 
 
 def results_of(rows: Moment, name: str) -> dict[str, bytes]:
-    """The whole results of a transcript, by their names."""
+    """The whole results of a transcript, by name."""
     head = head_of(rows, name)
     if head is None:
         return {}
@@ -123,10 +120,10 @@ def results_of(rows: Moment, name: str) -> dict[str, bytes]:
 
 
 def brought_in(rows: Moment, *, name: str, data: bytes, results: Mapping[str, bytes], at: datetime) -> None:
-    """Makes a transcript of JSON lines, with its results, or lets one go on that begins so.
+    """Imports a transcript from JSON lines with its results, or extends one that begins with the same lines.
 
     Raises:
-        SessionCorrupt: there is another one of that name.
+        SessionCorrupt: a different transcript has this name.
     """
     head = head_of(rows, name)
     there = b"".join(lines_from(rows, head)) if head is not None else b""
@@ -148,7 +145,7 @@ def _session_id(header: bytes, name: str) -> str:
 
 
 class TranscriptRow(NamedTuple):
-    """What a listing knows of a transcript, in the order of `statements.TRANSCRIPTS`."""
+    """A row of `statements.TRANSCRIPTS`."""
 
     name: str
     session_id: str
@@ -162,12 +159,12 @@ class TranscriptRow(NamedTuple):
 
 
 def transcript_rows(rows: Moment) -> list[TranscriptRow]:
-    """All transcripts by name, those that were moved aside too."""
+    """All transcripts by name, including deleted ones."""
     return [TranscriptRow(*row) for row in rows.run(statements.TRANSCRIPTS)]
 
 
 def deleted(rows: Moment, session: StoredSession, at: datetime) -> str:
-    """Takes a session out of all lists; what its transcript is called now, empty if there is none."""
+    """Removes a session from all lists. Returns the new name of its transcript; empty if it has none."""
     edited(rows, lambda records: without_session(records, session.session_id))
     return _moved_aside(rows, session.transcript, at) if session.transcript else ""
 
@@ -182,7 +179,7 @@ def kept_up(
     active_keys: Collection[str],
     dry_run: bool,
 ) -> UpkeepReport:
-    """Keeps all within limits, or says what that would take. `ended` are transcripts that no key names."""
+    """Applies the limits, or reports what that would change. `ended` are transcripts that no key names."""
     now_ms = int(at.timestamp() * 1000)
     pruned: dict[str, SessionRecord] = {}
 
@@ -233,7 +230,7 @@ def _moved_aside(rows: Moment, name: str, at: datetime) -> str:
 
 
 def rewritten(rows: Moment, *, name: str, change: Rewrite, dry_run: bool) -> bool:
-    """Changes the lines and whole results of a transcript; whether there was anything to change."""
+    """Rewrites the lines and whole results of a transcript; returns whether anything changed."""
     is_changed = False
     for (transcript,) in rows.run(statements.HAS_TRANSCRIPT, name=name):
         for number, line in rows.run(statements.NUMBERED_LINES, transcript=transcript):
@@ -253,14 +250,14 @@ def rewritten(rows: Moment, *, name: str, change: Rewrite, dry_run: bool) -> boo
 
 
 TAIL_LINES = 200
-"""Among so many lines somebody's last words are looked for."""
+"""The number of final lines in which a person's last message is searched."""
 
 
 class PostgresSessionStore:
-    """A member of `SessionStore`. `cwd` goes into the headers of new transcripts.
+    """Implements `SessionStore`. `cwd` goes into the headers of new transcripts.
 
-    Each method raises `SessionStoreRefused` when the database cannot be reached, or refuses. Closing the
-    store closes the database.
+    All methods raise `SessionStoreRefused` if the database refuses or cannot be reached. Closing the store
+    closes the database.
     """
 
     def __init__(
@@ -274,20 +271,20 @@ class PostgresSessionStore:
     ) -> None:
         self._rows = AgentRows(database, agent)
         self.index = LineRows(self._rows)
-        """Which session a key names."""
+        """The session of each key."""
         self.ended_sessions = EndingRows(self._rows)
-        """What is due for sessions that are over."""
+        """The unfinished endings of sessions."""
         self._cwd = cwd
         self._now = now
         self._new_id = new_id
 
     @property
     def place(self) -> str:
-        """Which database and which agent."""
+        """The database and the agent, for people."""
         return self._rows.place
 
     def transcript_name(self, record: SessionRecord) -> str:
-        """What the transcript of a line's session is called. Raises `SessionCorrupt` when it can be none."""
+        """The name of the transcript of a line's session. Raises `SessionCorrupt` for an invalid name."""
         name = record.session_file or f"{record.session_id}.jsonl"
         if not is_transcript_name(name):
             raise SessionCorrupt(
@@ -297,7 +294,7 @@ class PostgresSessionStore:
         return name
 
     async def has_transcript(self, record: SessionRecord) -> bool:
-        """Whether anything was kept of a line's session."""
+        """Whether a line's session has a transcript."""
         try:
             name = self.transcript_name(record)
         except SessionCorrupt:
@@ -308,7 +305,7 @@ class PostgresSessionStore:
         return bool(found)
 
     async def transcript(self, record: SessionRecord, *, first: KnownBody | None = None) -> TranscriptRows:
-        """The transcript of a line's session; begun when there is none, with an entry `first` if given.
+        """The transcript of a line's session, created if necessary, with an entry `first` if given.
 
         Raises:
             SessionCorrupt: the line names something that cannot be its transcript.
@@ -321,7 +318,7 @@ class PostgresSessionStore:
             at = self._now()
             header = SessionHeader(id=record.session_id, timestamp=timestamp_text(at), cwd=self._cwd)
             line = to_line(header_to_json(header))
-            # Who was quicker has begun it.
+            # Another process was faster and has created it.
             await self._rows.write(lambda rows: begin(rows, name, [line], record.session_id, at))
             found = await self._rows.read(lambda rows: _whole(rows, name))
         if found is None:
@@ -332,11 +329,11 @@ class PostgresSessionStore:
         return opened
 
     async def sessions(self, *, with_earlier: bool) -> list[StoredSession]:
-        """The sessions that keys name, and `with_earlier` those that they named before."""
+        """The current sessions of keys, and `with_earlier` their earlier ones."""
         return await self._rows.read(lambda rows: self._listed(rows, with_earlier))
 
     async def last_messages(self, sessions: Iterable[StoredSession], *, most: int) -> list[LastMessage]:
-        """What a person said last, from the ends of the transcripts, until `most` of them are found."""
+        """The last messages of people, from the ends of the transcripts, until `most` are found."""
         found: list[LastMessage] = []
         for session in sessions:
             if len(found) >= most:
@@ -366,18 +363,18 @@ class PostgresSessionStore:
         return b"".join(found[1])
 
     async def whole_results(self, name: str) -> Mapping[str, bytes]:
-        """The results of a transcript that are kept whole, by their names."""
+        """The whole results of a transcript, by name."""
         return await self._rows.read(partial(results_of, name=name))
 
     async def import_transcript(self, name: str, data: bytes, results: Mapping[str, bytes]) -> None:
-        """Makes rows of another store's transcript. Raises `SessionCorrupt`; see `CopyableStore`."""
+        """Imports another store's transcript. Raises `SessionCorrupt`; see `CopyableStore`."""
         if not is_transcript_name(name):
             raise SessionCorrupt(f"{name!r} is no name of a transcript here; it is not copied.")
         work = partial(brought_in, name=name, data=data, results=results, at=self._now())
         await self._rows.write(work)
 
     async def stored(self, session: StoredSession) -> StoredTranscript:
-        """What a session's transcript says. Raises `SessionNotFound`."""
+        """The content of a session's transcript. Raises `SessionNotFound`."""
         name = session.transcript
         found = await self._rows.read(lambda rows: _whole(rows, name))
         if found is None:
@@ -388,7 +385,7 @@ class PostgresSessionStore:
         )
 
     async def delete(self, session: StoredSession) -> str:
-        """Takes a session away; its transcript keeps its rows under another name, which comes back."""
+        """Deletes a session. Its transcript stays under another name, which is returned."""
         at = self._now()
         aside = await self._rows.write(lambda rows: deleted(rows, session, at))
         return f"{self.place}, {aside}" if aside else ""
@@ -396,7 +393,7 @@ class PostgresSessionStore:
     async def maintain(
         self, limits: MaintenanceLimits, *, main_key: str, active_keys: Collection[str], dry_run: bool
     ) -> UpkeepReport:
-        """Keeps lines and transcripts within limits, or says what that would take."""
+        """Applies the limits to lines and transcripts, or reports what that would change."""
 
         at = self._now()
 
@@ -420,7 +417,7 @@ class PostgresSessionStore:
     async def rewritten(
         self, change: Rewrite, *, but: Collection[str] = (), dry_run: bool
     ) -> tuple[str, ...]:
-        """Changes the rows of all transcripts and results, a transcript at a time; see `RewritableStore`."""
+        """Rewrites all transcripts and results, one transcript at a time; see `RewritableStore`."""
         run = self._rows.read if dry_run else self._rows.write
         listed = await self._rows.read(transcript_rows)
         names = [row.name for row in listed if row.session_id not in but]
@@ -428,21 +425,21 @@ class PostgresSessionStore:
         return tuple([name for name in names if await run(partial(each, name=name))])
 
     def fence(self, key: str) -> int | None:
-        """The fence of the lane of a key, as this process last took it; `None` where it does not have it."""
+        """This process's fence of the lane of a key; `None` if it does not hold the lane."""
         return self._rows.held.get(key)
 
     def turn_lock(self, key: str) -> AbstractAsyncContextManager[bool]:
-        """Whether this caller alone may have a turn of the key until the block ends; never waits."""
+        """A context manager that tries to take the lane of a key without waiting; see `Lane`."""
         return Lane(self._rows, key, holder=self._new_id())
 
     async def close(self) -> None:
-        """Finishes what was asked for and closes the database."""
+        """Finishes pending work and closes the database."""
         await self._rows.database.close()
 
     async def _opened(self, name: str, head: Head, lines: Sequence[bytes]) -> TranscriptRows:
         def read() -> TranscriptRows:
             opened = TranscriptRows(self._rows, name, head, lines, now=self._now, new_id=self._new_id)
-            # The first look at a long session takes a while, in which other sessions want their turns.
+            # Reading a long session takes a while and must not block other sessions.
             opened.transcript()
             opened.sent()
             return opened

@@ -1,4 +1,4 @@
-"""Everything of an agent as rows of a PostgreSQL database, and the workers that run its turns."""
+"""The PostgreSQL storage backend, and the workers that run turns."""
 
 from __future__ import annotations
 
@@ -22,29 +22,39 @@ if TYPE_CHECKING:
     from nacre.memory.contracts.store import IndexPlace
     from nacre.memory.contracts.workspace import Workspace
     from nacre.runtime.extensions.host import ExtensionHost
+    from nacre.runtime.extensions.service import HttpMount
     from nacre.runtime.ledger.file_ledger import FileLedgerPlace
     from nacre.runtime.ledger.ledger import Ledger, LedgerPlace
     from nacre.runtime.ledger.moving import MovableLedger
     from nacre.runtime.ledger.tables import LedgerTables
+    from nacre.runtime.settings.config import Config
     from nacre.runtime.tools.approvals.store import ApprovalStore
     from nacre.sessions.stores.copying import AgentSessions
 
 
 def open_storage(home: StorageHome) -> PostgresStorage:
-    """The rows of an agent in the database that the settings name; connects when something is asked."""
+    """The storage of an agent in the database of the settings. Connects when it is first used."""
     return PostgresStorage(home)
 
 
 def register(host: ExtensionHost) -> None:
-    """Adds the workers, for a program that leaves turns to them."""
+    """Adds the workers, for a program that leaves turns to them, and the admin API beside them."""
     from nacre.extensions.postgres.workers.gateway import figures, handed_over
     from nacre.runtime.extensions.service import TurnWorkers
 
     host.turn_workers(TurnWorkers(hand_over=handed_over, figures=figures))
+    host.http_mount(admin_mount)
+
+
+def admin_mount(configs: Mapping[str, Config], _now: Clock) -> HttpMount:
+    """The admin API over the database of these agents."""
+    from nacre.extensions.postgres.admin_api import admin_mount as mount
+
+    return mount(next(iter(configs.values())))
 
 
 class PostgresStorage:
-    """A member of `StorageBackend`. All of one url in a process share one pool of connections."""
+    """Implements `StorageBackend`. All backends with one URL in a process share a connection pool."""
 
     def __init__(self, home: StorageHome) -> None:
         self._home = home
@@ -97,7 +107,7 @@ class PostgresStorage:
 
 
 class PostgresLedgerPlace(Record):
-    """A member of `LedgerPlace`: rows of an agent. `file` is the ledger that the state folder may have."""
+    """Implements `LedgerPlace` for an agent. `file` is the ledger that the state folder may have."""
 
     agent: str
     file: FileLedgerPlace
@@ -110,30 +120,30 @@ class PostgresLedgerPlace(Record):
         return PostgresRows(shared_database(self.url), self.agent)
 
     async def open(self, *, now: Clock, new_id: NewId) -> Ledger:
-        """The whole ledger, for the program that serves."""
+        """Opens the whole ledger, for the serving program."""
         from nacre.extensions.postgres.ledger import PostgresLedger
 
         await self._refuse_left_behind()
         return await PostgresLedger.open(shared_database(self.url), agent=self.agent, now=now, new_id=new_id)
 
     async def open_tables(self) -> LedgerTables:
-        """What a terminal may look at and change beside that program."""
+        """Opens the tables for a terminal, beside the serving program."""
         from nacre.runtime.ledger.tables import LedgerTables
 
         await self._refuse_left_behind()
         return LedgerTables(self._rows, statements)
 
     async def is_there(self) -> bool:
-        """Whether a program has ever made one here, or in the state folder."""
+        """Whether a ledger was ever created here or in the state folder."""
         return await self.file.is_there() or bool(await self._rows.read(statements.HOLDER))
 
     async def is_served(self) -> bool:
-        """Whether the holder's process is alive."""
+        """Whether the process that holds the ledger is alive."""
         return bool(await self._rows.read(statements.IS_SERVED))
 
     @asynccontextmanager
     async def movable(self) -> AsyncIterator[MovableLedger]:
-        """The ledger, held until the end of the block."""
+        """Holds the ledger until the end of the block."""
         from nacre.extensions.postgres.ledger import Holding, MovableRows
 
         holding = await Holding.taken(shared_database(self.url), self.agent)
@@ -153,7 +163,7 @@ class PostgresLedgerPlace(Record):
 
 
 class DatabaseRows:
-    """A member of `OtherRows`: all that a database has of one agent, whatever table it lies in."""
+    """Implements `OtherRows`: all rows of one agent, in any table."""
 
     out_of_reach = (
         "Of the database also: pages that the server has not used again, its log of changes, and its "
@@ -165,12 +175,12 @@ class DatabaseRows:
         self._agent = agent
 
     async def having(self, says: Says, *, but_sessions: bool) -> Mapping[str, int]:
-        """In how many rows of which table it is."""
+        """The number of matching rows, by table."""
         but = _OF_SESSIONS if but_sessions else ()
         return await _rows_with(self._database, self._agent, says, but=but)
 
     async def forget_ended_turns(self, says: Says) -> None:
-        """Removes the rows of ended turns, with what was said into them."""
+        """Removes the rows of finished turns, with the messages that joined them."""
         from nacre.extensions.postgres.workers.turn_rows import forget_turns
 
         await forget_turns(self._database, self._agent, says)
@@ -183,7 +193,7 @@ class DatabaseRows:
 
 
 _OF_SESSIONS = ("transcript_lines", "whole_results")
-"""Tables of conversations, which are searched value by value."""
+"""The tables of conversations, which are searched value by value."""
 _COLUMNS: LiteralString = """
 SELECT relname, array_agg(quote_ident(attname) || CASE WHEN atttypid = 'bytea'::regtype
     THEN '' ELSE '::text' END ORDER BY attnum)
@@ -195,11 +205,11 @@ WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p') AN
         SELECT FROM pg_attribute AS key WHERE key.attrelid = pg_class.oid AND key.attname = 'agent'))
 GROUP BY relname ORDER BY relname
 """
-"""Each table whose rows belong to agents, and those of the jobs, with their columns that may hold words."""
+"""All tables whose rows belong to agents, with their text columns."""
 
 
 async def _rows_with(database: Database, agent: str, says: Says, *, but: Collection[str]) -> dict[str, int]:
-    """In how many rows of which tables, except the tables `but`, some column has what `says` is true of.
+    """The number of rows, by table, with a column that `says` accepts, without the tables `but`.
 
     Raises:
         DatabaseError: the database cannot be read.
@@ -210,7 +220,7 @@ async def _rows_with(database: Database, agent: str, says: Says, *, but: Collect
         for table, columns in connection.execute(_COLUMNS).fetchall():
             if table in but:
                 continue
-            # Names that the server itself quoted, of its own catalogue.
+            # The names come quoted from the server's catalog.
             query = f'SELECT {", ".join(columns)} FROM "{table}" WHERE agent = %(agent)s'
             if table.startswith("procrastinate_"):
                 query = f'SELECT {", ".join(columns)} FROM "{table}"'

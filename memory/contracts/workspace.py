@@ -84,6 +84,12 @@ class Appended(Record):
     skipped_parts: int
     rejected_lines: int = 0
 
+    @property
+    def left_out(self) -> str:
+        """A sentence for a model about the rejected lines, or an empty string."""
+        count = self.rejected_lines
+        return f" Left out what the owner rejected before: {count}. Do not write it again." if count else ""
+
 
 class Workspace(Protocol):
     """The owner's Markdown files.

@@ -257,13 +257,15 @@ def _latest_first(
 ) -> list[HitGroup]:
     # Of hits that score alike and have as much of the question on a line as the first, the latest answers
     # what is so now. A page without days may be newer than all, but what a log says was said on its day. What
-    # people say in a conversation is often true more than once, so there the order stays.
+    # people say in a conversation is often true more than once, so there the order stays; the note of a
+    # session quotes one person, the owner.
     if not hits or (intent := intents[hits[0][0].chunk_id]) is None or not (intent.asks_now or intent.until):
         return list(hits)
     best = hits[0][0].explanation.final
     said: dict[int, _Line] = {}
     for line in lines:
-        if is_chat(line.chunk.text, line.at):
+        text = line.chunk.text
+        if is_chat(text, line.at) and not text.split("\n")[line.at].startswith("> User: "):
             continue
         if line.chunk_id not in said or len(line.terms) > len(said[line.chunk_id].terms):
             said[line.chunk_id] = line

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
+from itertools import islice
 
+from nacre.memory.text.days.day_words import WEEKDAYS
 from nacre.memory.text.evidence import fold, stem
 from nacre.memory.text.forms.character_grams import gram_run, seamed
 from nacre.memory.text.forms.words import claim_words, stop_words_for
@@ -18,7 +20,13 @@ from nacre.record import Record
 _TOKEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _MARKS_OF_CLAUSES = " ,;:.!?()\u2013\u2014\u2026\u3001\u3002\uff0c\uff1a\uff1b\uff01\uff1f"
 _CLAUSE = re.compile(f"[{_MARKS_OF_CLAUSES[1:]}]+")
-_MARKS = re.compile(r"\s*(?:>\s*)*(?:(?:[-*+]|\d{1,9}[.)])\s+)?(?:\[[ xX]\]\s+)?")
+_MARKS = re.compile(
+    r"\s*(?:(?:>\s*)+(?:(?:User|Assistant): )?)?(?:(?:[-*+]|\d{1,9}[.)])\s+)?(?:\[[ xX]\]\s+)?"
+)
+"""The marks of a quotation, with the speaker in the note of a session, of a list and of a task."""
+_SINCE = re.compile(r",\s+(?:since|seit|depuis|desde|dal|sinds|с)\s+\d{4}-\d\d-\d\d\.?\s*$")
+"""Since when a value holds, as notes of a flush say it; it is no part of the value, and no change."""
+_SESSION_HEAD = re.compile(r"- \*\*(?:Session ID|Ended)\*\*: ")
 _EMPHASIS = re.compile(r"[*_`]+")
 _LABELLED = re.compile(r"([^:\uff1a=|]{1,60}?)\s*(?::(?=\s)|\uff1a|=|\u2192)\s*(.+)")
 _UNSPACED_IS = re.compile("(.{2,12}?)[是は](.+)")
@@ -49,8 +57,28 @@ _EVENTS = frozenset(
     )
 )
 """Things that have another value every day, none of which replaces an earlier one."""
+_VALUES = frozenset(
+    (
+        "",
+        "value",
+        "values",
+        "now",
+        "wert",
+        "valeur",
+        "valor",
+        "valore",
+        "waarde",
+        "значение",
+        "值",
+        "値",
+        "값",
+    )
+)
+"""Headings of a column of values; the rows name the things."""
 _SECTIONS = frozenset(("facts", "preferences", "decisions", "people", "lessons", "retain", "notes", "log"))
 """Headings that name the kind of the lines below, not their subject."""
+_OWN_HEADING = re.compile("notes (?:of the conversation|from )|noted (?:at |by a program)|asked to remember")
+"""The beginnings of the headings that Nacre writes into logs."""
 _OWNER = frozenset(("user", "owner"))
 _INDEFINITE = frozenset(("a", "an", "ein", "eine", "einen", "un", "une", "una", "uno"))
 _AT = frozenset(
@@ -77,7 +105,8 @@ class Claim:
     def __init__(self, line: str, *, in_talk: bool = False) -> None:
         self.in_talk = in_talk
         marks = _MARKS.match(line)
-        self._bare = _EMPHASIS.sub("", line[marks.end() if marks else 0 :]).strip()
+        bare = _EMPHASIS.sub("", line[marks.end() if marks else 0 :]).strip()
+        self._bare = _SINCE.sub("", bare[_opening_chars(bare) :])
         self._folded = fold(self._bare)
 
     @cached_property
@@ -154,6 +183,34 @@ class Address(Record):
         return is_alike and not (is_same or self.is_denied or self.only_adds)
 
 
+def labelled_rows(lines: Sequence[str]) -> Mapping[int, str]:
+    """The rows of tables with two columns by number, each as a line: `| City | Porto |` as "City: Porto".
+
+    The heading of the second column belongs to the thing ("Anna City: Porto"), unless it only says that there
+    are values. A table that names a thing twice lists events, and a row about a day or a number is one.
+    """
+    found: dict[int, str] = {}
+    table: list[tuple[int, list[str]]] = []
+    for number, line in enumerate([*lines, ""]):
+        if line.lstrip().startswith("|"):
+            table.append((number, [cell.strip() for cell in line.strip().strip("|").split("|")]))
+            continue
+        dashes = (at for at, (_, cells) in enumerate(table) if not "".join(cells).strip(" :-"))
+        head = next(dashes, 0)
+        heading = fold(table[head - 1][1][-1]) if head else ""
+        rows = [(row, cells) for row, cells in table[head + bool(head) :] if len(cells) == 2]
+        things = [fold(cells[0]) for _, cells in rows]
+        if len(set(things)) == len(things):
+            name = "" if heading in _VALUES else f" {heading}"
+            found |= {
+                row: f"{thing}{name}: {cells[1]}"
+                for thing, (row, cells) in zip(things, rows, strict=True)
+                if re.search(r"[^\W\d_]", thing) and thing not in WEEKDAYS and not _DATE.search(thing)
+            }
+        table = []
+    return found
+
+
 def bare_words(line: str) -> str:
     """The folded words of a line in order, without the day and source or the places behind it."""
     return " ".join(_TOKEN.findall(fold(_BEHIND.sub("", line))))
@@ -166,14 +223,16 @@ def addresses(line: str, subject: str = "") -> tuple[Address, ...]:
     """
     bare, found = _BEHIND.sub("", line), list[Address]()
     claim, has_label = Claim(bare), ": " in bare or "\uff1a" in bare
-    for thing, value in claim.values.items() if claim.is_statement else ():
+    is_note = claim.is_statement and not _SESSION_HEAD.match(bare)
+    for thing, value in claim.values.items() if is_note else ():
         if len(thing) < 2 and not has_label:
             continue  # "Anna is tired" names no attribute
         words = [word.removesuffix("'s").removesuffix("’s") for word in thing]
         stop_words = stop_words_for(words)
         about = {stem(word) for word in words if word not in stop_words and word not in _OWNER}
         stated = {stem(word) for word in value if not is_not(word)}
-        stated.update(_DATE.findall(bare) if stated else ())  # 2026-03-04 has all numbers of 2026-03-03
+        # 2026-03-04 has all numbers of 2026-03-03
+        stated.update(_DATE.findall(claim._bare) if stated else ())
         if stated and about and not about <= {stem(word) for word in (*NO_KEYS, *_EVENTS)}:
             about.update(map(stem, _TOKEN.findall(fold(subject))))
             is_denied = any(map(is_not, value))
@@ -225,7 +284,7 @@ def subject_of(headings: Sequence[str]) -> str:
     if len(headings) < 2:
         return ""
     name = fold(headings[-1]).strip()
-    return "" if name in _SECTIONS or not re.match(r"[^\W\d_]", name) else name
+    return "" if name in _SECTIONS or _OWN_HEADING.match(name) or not name[:1].isalpha() else name
 
 
 def has_other_value(newer: Claim, older: Claim) -> bool:
@@ -267,6 +326,16 @@ def begin_alike(one: Claim, other: Claim) -> bool:
 @cache
 def _table(kind: str) -> frozenset[str]:
     return frozenset(map(fold, claim_words(kind)))
+
+
+@lru_cache(maxsize=4096)  # the same lines are candidates of many questions
+def _opening_chars(bare: str) -> int:
+    """The length of what only announces a statement, such as "By the way, "."""
+    tokens = list(islice(_TOKEN.finditer(bare), _MOST_WORDS_OF_A_THING))
+    for count in range(len(tokens) - 1, 0, -1):
+        if " ".join(fold(token[0]) for token in tokens[:count]) in _table("before a statement"):
+            return tokens[count].start()
+    return 0
 
 
 def _in_reach(clause: str) -> Iterator[tuple[str, bool]]:
@@ -318,9 +387,7 @@ def _values(bare: str) -> Iterator[tuple[Thing, frozenset[str]]]:
 def _values_in_talk(bare: str) -> Iterator[tuple[Thing, frozenset[str]]]:
     start = 0
     for mark in _CLAUSE.finditer(f"{bare}."):
-        for thing, value in _said_to_be(bare, start, mark.start(), until=mark.start()):
-            if not stop_words_for(thing).issuperset(thing):
-                yield thing, value
+        yield from _said_to_be(bare, start, mark.start(), until=mark.start())
         start = mark.end()
 
 
@@ -333,7 +400,8 @@ def _said_to_be(
     for word in _TOKEN.finditer(bare, start, end):
         if fold(word[0]) in _table("is"):
             thing = _thing(bare[start : word.start()])
-            yield (*by, *thing) if thing else (), _value(bare[word.end() : until])
+            if not stop_words_for(thing).issuperset(thing):  # "it" is another thing in each line
+                yield (*by, *thing), _value(bare[word.end() : until])
             return
 
 

@@ -67,6 +67,13 @@ class Agent:
     nothing.
     """
 
+    def __new__(cls, parts: object = None, **_options: object) -> Self:
+        if not isinstance(parts, AgentParts):
+            raise TypeError(
+                f"{cls.__name__}(…) opens nothing. Write `async with {cls.__name__}.open(…) as agent:`."
+            )
+        return super().__new__(cls)
+
     def __init__(self, parts: AgentParts) -> None:
         self._parts = parts
         self._closed = False

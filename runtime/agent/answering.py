@@ -200,8 +200,14 @@ def check_chat(inbound: Inbound) -> None:
     """Refuses a message of a program whose chat is not what its author meant. Other unknown kinds are groups.
 
     Raises:
-        ConfigError: the kind is another word for a direct chat, or a group has neither an id nor a session.
+        ConfigError: it is no message with a text, the kind is another word for a direct chat, or a group has
+            neither an id nor a session.
     """
+    if not isinstance(getattr(inbound, "text", None), str):
+        raise ConfigError(
+            "`ask` takes a text, `respond` and `stream` take an Inbound. Write agent.ask('Hello') or "
+            "agent.respond(Inbound(text='Hello', chat_kind='direct', is_owner=True))."
+        )
     kind = inbound.chat_kind
     if str(kind).strip().lower() in ("private", "direct", "dm", "im") and kind != "direct":
         raise ConfigError(f"Inbound(chat_kind={kind!r}) would count as a group. Write chat_kind='direct'.")

@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
 
+from nacre.prompts import render
 from nacre.record import Record
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.agent.answering import owner_says
@@ -184,8 +185,8 @@ def called(*tools: str) -> Scorer:
 def judged(model: ChatModel, rubric: str) -> Scorer:
     """Makes a scorer that asks a model. It reads the `rubric` and the conversation.
 
-    The rubric says that the answer begins with `yes`, `no`, or a number from 0 to 1; the rest is the reason.
-    Another answer is the score 0.
+    The model is told to begin with `yes`, `no`, or a number from 0 to 1; the rest is the reason. Another
+    answer is the score 0.
     """
 
     async def judged(run: CaseRun) -> Score:
@@ -193,14 +194,15 @@ def judged(model: ChatModel, rubric: str) -> Scorer:
             f"> {ask}\n\n{reply}" for ask, reply in zip(run.case.asks, run.replies, strict=False)
         )
         request = ModelRequest(
-            system=SystemPrompt(stable=rubric), messages=(user_message(said, timestamp_ms=0),)
+            system=SystemPrompt(stable=render("session/judge", rules=rubric)),
+            messages=(user_message(said, timestamp_ms=0),),
         )
         answer = ""
         async for item in model.stream(request):
             if isinstance(item, AssistantMessage):
                 answer = message_text(item).strip()
-        first, _, why = answer.partition(" ")
-        word = first.strip(".,:;!\n").casefold()
+        first, _, why = " ".join(answer.split()).partition(" ")
+        word = first.strip(".,:;!*`").casefold()
         try:
             value = {"yes": 1.0, "no": 0.0}.get(word)
             value = float(word) if value is None else value

@@ -30,6 +30,7 @@ from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.hooks.hooks import HookTable
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import (
+    USER_PREFIX,
     Config,
     ListedAgent,
     StateSettings,
@@ -204,7 +205,23 @@ class Runtime:
             ConfigError: the name is blank, a setting cannot be used, or `agents.list` has such an agent.
             TurnBroken: its folders cannot be made or read, or this runtime is closed.
         """
-        agent_id = user_agent_id(user)
+        async with self._user(user_agent_id(user)) as agent:
+            yield agent
+
+    @asynccontextmanager
+    async def lent(self, agent_id: str) -> AsyncIterator[Agent]:
+        """An agent of the settings, or one of a user, open at least until the end of the block.
+
+        Raises as `agent` and `user`.
+        """
+        if agent_id.startswith(USER_PREFIX) and all(each.id != agent_id for each in self._agents):
+            async with self._user(agent_id) as agent:
+                yield agent
+        else:
+            yield await self.agent(agent_id)
+
+    @asynccontextmanager
+    async def _user(self, agent_id: str) -> AsyncIterator[Agent]:
         entry = self._users.setdefault(agent_id, _OpenUser())
         entry.users += 1
         entry.idle_since = None

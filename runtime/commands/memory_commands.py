@@ -35,6 +35,7 @@ from nacre.memory.workspace.history.commits import (
 from nacre.memory.workspace.history.undo import HistoryUnusable, Undone, undo_in, with_history
 from nacre.runtime.commands.command import Command, CommandRun, Outcome
 from nacre.runtime.commands.wording import counted, found_lines, shortened
+from nacre.runtime.recall.memory_core import owners_first
 from nacre.runtime.recall.memory_plugin import Notes
 from nacre.runtime.recall.open_memory import open_memory
 
@@ -157,7 +158,7 @@ async def _found(run: CommandRun, notes: Notes, query: str) -> str:
     known = run.turn.parts.sources
     report = await with_marks(notes, known, await notes.search(Question(text=query, max_results=MOST_HITS)))
     sources = await sources_of_hits(notes, known, report.hits)
-    return "\n".join(found_lines(report, sources, query=query)).rstrip()
+    return "\n".join(found_lines(owners_first(report, sources), sources, query=query)).rstrip()
 
 
 async def _remember(run: CommandRun) -> Outcome:

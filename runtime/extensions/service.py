@@ -50,19 +50,24 @@ _NOTHING_TO_CLOSE: Sequence[Callable[[], Awaitable[None]]] = ()
 
 
 class Token(Record):
-    """Which agent a token gives access to, and whether its holder is the owner. `created_at` is ISO 8601."""
+    """Which agent a token gives access to, and whether its holder is the owner. `created_at` is ISO 8601.
+
+    With `is_admin` it gives access to no agent, and to the mounts `for_admin` alone.
+    """
 
     name: str
     agent_id: str
     is_owner: bool
     digest: str
     created_at: str
+    is_admin: bool = False
 
 
 class HttpMount(Record):
     """Starlette routes under `path`, which begins with a slash.
 
-    With `wants_token`, requests without a bearer token of the tokens file are rejected. Otherwise, the mount
+    With `wants_token`, requests without a bearer token of the tokens file are rejected: one of an agent, or
+    with `for_admin` one that is made for that and good for nothing else. Otherwise, the mount
     checks tokens itself, and its `login_of` returns the login in a `Cookie` header, or an empty string. The
     functions in `closing` are called in order when the server stops.
     """
@@ -70,6 +75,7 @@ class HttpMount(Record):
     path: str
     routes: Sequence[Any]
     wants_token: bool = True
+    for_admin: bool = False
     login_of: Callable[[str], str] = lambda _cookies: ""
     closing: Sequence[Callable[[], Awaitable[None]]] = _NOTHING_TO_CLOSE
 
@@ -89,7 +95,7 @@ class TurnWorkers(Record):
     `hand_over` opens a `TurnRunner` (`nacre.bridges.answering.turns`), which is closed at the end of its
     block. `figures` measures the agent's turns as gauges: `waiting` and `running` turns, `waiting_seconds` of
     the longest waiting turn, `oldest_seconds` since the oldest request, live `workers`, their `places` for
-    turns, held `leases`, and `leases_run_out` whose holder stopped responding.
+    turns, held `leases`, `leases_run_out` whose holder stopped responding, and `agents_over_quota`.
     """
 
     hand_over: Callable[[Config], AbstractAsyncContextManager[Any]]

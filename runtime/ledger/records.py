@@ -172,6 +172,7 @@ class StoredPerson(NamedTuple):
     at_ms: int
     code: str = ""
     role: str = ""
+    own_agent: str = ""
 
 
 class Delivery(NamedTuple):

@@ -215,7 +215,7 @@ WHERE o.channel = :channel AND o.account = :account AND o.chat_id = :chat_id AND
 ORDER BY o.seq
 """
 
-ROLE = f"SELECT role FROM people WHERE {_WHO}"
+ROLE = f"SELECT role, '' FROM people WHERE {_WHO}"
 LOCK_PEOPLE = LOCK_JOBS = "SELECT 1"
 """A writer has the file for itself."""
 FORGET_ASKING = "DELETE FROM pairings WHERE asked_ms <= :since_ms"

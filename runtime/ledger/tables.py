@@ -129,8 +129,12 @@ class PeopleRows:
 
     async def role(self, who: Who) -> str:
         """A sender's role; empty if unknown."""
+        return (await self.arrival(who))[0]
+
+    async def arrival(self, who: Who) -> tuple[str, str]:
+        """The role of a sender now, and the id of the agent that alone answers them; empty if unknown."""
         found = await self._rows.read(self._sql.ROLE, **_named(who))
-        return str(found[0][0]) if found else ""
+        return (str(found[0][0]), str(found[0][1])) if found else ("", "")
 
     async def ask(
         self, who: Who, code: str, *, now_ms: int, since_ms: int, most: int, gives_way_ms: int = 0
@@ -165,15 +169,20 @@ class PeopleRows:
         """The people who were let in, oldest first."""
         return tuple(StoredPerson(*row) for row in await self._rows.read(self._sql.KNOWN))
 
-    async def approve(self, code: str, role: str, *, now_ms: int, since_ms: int) -> Who | None:
-        """Lets in the person who asked with this code after `since_ms`; the code is used up."""
+    async def approve(
+        self, code: str, role: str, *, now_ms: int, since_ms: int, own_agent: str = ""
+    ) -> Who | None:
+        """Lets in the person who asked with this code after `since_ms`; the code is used up.
+
+        A database may give them an agent of their own.
+        """
         sql = self._sql
 
         def work(run: Run) -> Who | None:
             who = self._found(run, code, since_ms)
             run(sql.USE_CODE, code=code)
             if who is not None:
-                run(sql.LET_IN, **_named(who), role=role, at_ms=now_ms)
+                run(sql.LET_IN, **_named(who), role=role, at_ms=now_ms, own_agent=own_agent)
             return who
 
         return await self._rows.write(work)

@@ -20,14 +20,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from nacre.record import Record
-from nacre.runtime.contracts.errors import ModelError, ModelUnavailable
+from nacre.runtime.contracts.errors import AgentError, ModelError, ModelUnavailable
 from nacre.runtime.contracts.model import ModelRequest, Purpose, TextDelta
 from nacre.sessions.contracts.messages import AssistantMessage, StopReason, Text, ToolCall, Usage
 
 Check = Callable[[ModelRequest], object]
 
 
-class ScriptViolation(AssertionError):
+class ScriptViolation(AgentError, AssertionError):
     """A scripted model was asked for what its script does not say, or not for all that it says."""
 
 

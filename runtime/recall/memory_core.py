@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -16,7 +17,7 @@ from pydantic import BeforeValidator, Field
 from nacre.memory.contracts.embedder import WithFallback, lack_of
 from nacre.memory.contracts.errors import DayUnknown, MemoryIndexError
 from nacre.memory.contracts.notes import CHATS_FOLDER
-from nacre.memory.contracts.records import Question, SearchHit, SearchReport
+from nacre.memory.contracts.records import Question, SearchHit, SearchReport, Superseded, citation
 from nacre.memory.files.sources.source import PRIVATE, SourcedLines
 from nacre.memory.files.sources.sources import Sources, sources_of_hits, with_marks
 from nacre.prompts import render
@@ -398,11 +399,44 @@ async def _search(
     report = await with_marks(notes, sources, report, as_of=arguments.as_of)
     found = len(report.hits)
     lines = await sources_of_hits(notes, sources, report.hits, listeners=below or PRIVATE)
+    report = owners_first(report, lines)
     wordings = (arguments.query, *arguments.queries)
     return ToolOutput(
         text=compact_json(search_result(report, lines, wordings=wordings, cites=cites)),
         summary=f"{found} {'passage' if found == 1 else 'passages'} for {arguments.query.strip()[:60]!r}",
     )
+
+
+def owners_first(report: SearchReport, lines: Mapping[str, Sequence[SourcedLines]]) -> SearchReport:
+    """The report without what others' words would supersede of the owner's, which stand before them.
+
+    `lines` are the sources of each hit by its citation. A search compares texts, and does not know who said
+    them.
+    """
+    foreign = {
+        citation(hit.path, number, number)
+        for hit in report.hits
+        for each in lines.get(hit.citation, ())
+        if not each.source.is_owners_word
+        for number in range(each.start_line, each.end_line + 1)
+    }
+    hits = list(report.hits)
+    for hit in report.hits:
+        own = [old for old in hit.superseded if citation(hit.path, old.line, old.line) not in foreign]
+        wrong = [old for old in own if old.by in foreign]
+        if not wrong:
+            continue
+        at = hits.index(hit)
+        kept = tuple(old for old in hit.superseded if old not in wrong)
+        before = min(place for place, each in enumerate(hits) if place == at or _has_any(each, wrong))
+        del hits[at]
+        hits.insert(before, replace(hit, superseded=kept, score=max(hit.score, report.hits[before].score)))
+    return replace(report, hits=tuple(hits))
+
+
+def _has_any(hit: SearchHit, marks: Sequence[Superseded]) -> bool:
+    places = [old.by.rpartition("#L") for old in marks]
+    return any(path == hit.path and hit.start_line <= int(n) <= hit.end_line for path, _, n in places if n)
 
 
 async def _get(notes: Notes, arguments: GetArguments, *, below: str) -> ToolOutput:

@@ -17,14 +17,7 @@ from typing import Any
 
 from pydantic import Field
 
-from nacre.memory.contracts.workspace import (
-    FIRST_RUN_FILE,
-    Appended,
-    FileBusy,
-    FileBytes,
-    PathOutsideRoot,
-    Workspace,
-)
+from nacre.memory.contracts.workspace import FIRST_RUN_FILE, FileBusy, FileBytes, PathOutsideRoot, Workspace
 from nacre.memory.files.sources.proposed_write import WaitsForReview
 from nacre.memory.files.sources.secrets import REDACTED, without_new_secrets
 from nacre.memory.files.sources.source import NOT_THE_OWNERS
@@ -193,9 +186,9 @@ class _Files:
             heading=f"## Noted at {self._now():%H:%M}",
             below=FLUSH_HEADING,
         )
-        rejected = rejected_notice(appended)
         if not appended.written:
-            return ToolOutput(text=rejected or f"Nothing was added: all of it already stands in {relative}.")
+            nothing = appended.left_out or f"Nothing was added: all of it already stands in {relative}."
+            return ToolOutput(text=nothing)
         self._on_changed(str(relative))
         skipped = (
             f" Left out what already stood there: {appended.skipped_parts}." if appended.skipped_parts else ""
@@ -203,7 +196,7 @@ class _Files:
         is_redacted = was_redacted(arguments.text.encode(), appended.written.encode())
         notice = REDACTED_NOTICE if is_redacted else ""
         count = characters(len(appended.written))
-        return ToolOutput(text=f"Appended {count} to {relative}.{skipped}{notice}{rejected}")
+        return ToolOutput(text=f"Appended {count} to {relative}.{skipped}{notice}{appended.left_out}")
 
     async def _redacted(self, arguments: WriteArguments | EditArguments, name: str, wanted: bytes) -> str:
         if not asks_about_secrets(arguments):
@@ -325,12 +318,6 @@ class AppendArguments(ToolArguments):
 
 class ListArguments(ToolArguments):
     path: str = Field(default=".", description="Folder in the workspace; the workspace itself by default.")
-
-
-def rejected_notice(appended: Appended) -> str:
-    """A sentence about lines that were left out because the owner rejected them, or an empty string."""
-    count = appended.rejected_lines
-    return f" Left out what the owner rejected before: {count}. Do not write it again." if count else ""
 
 
 REDACTED_NOTICE = f" What looked like a key or a password in it became {REDACTED}, as memory.secrets says."

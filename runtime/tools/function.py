@@ -7,7 +7,7 @@ import json
 import re
 import warnings
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -126,9 +126,9 @@ class FunctionTool(Generic[P, R]):
                 values[self.context_name] = ToolContext(
                     chat=chat, context=chat.context, progress=scope.progress, scope=scope
                 )
-            call: Callable[..., Any] = self.function
+            call: Callable[..., Any] = partial(self.function, **values)
             is_async = inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call)
-            result = call(**values) if is_async else await on_its_own_thread(partial(call, **values))
+            result = call() if is_async else await on_its_own_thread(partial(_plainly, call, scope))
             # A plain function may return a coroutine function's awaitable, as decorators do.
             value = await result if inspect.isawaitable(result) else result
             if isinstance(value, AsyncGenerator):
@@ -190,8 +190,8 @@ def tool(
     The tool's name and description default to the function's name and docstring. Each parameter needs a type,
     which pydantic checks; `Annotated[int, Field(description="…", ge=1)]` describes and restricts it. A
     parameter of type `ToolContext` receives the call's context and is hidden from the model. The return value
-    becomes the result: a string as it is, an `Attachment` as an image or a file, anything else as JSON. An
-    async generator yields its progress and then its result. A decorated method is a tool of each object. The
+    becomes the result: a string as it is, an `Attachment` as an image or a file, anything else as JSON. A
+    generator yields its progress and then its result. A decorated method is a tool of each object. The
     function raises `ToolFailed` with a sentence for the model if it cannot do what was asked; any other
     exception is logged and reported to the model.
 
@@ -280,6 +280,21 @@ def _arguments(tool_name: str, fields: dict[str, Any]) -> type[ToolArguments]:
         problem = str(error).partition("\n")[0]
         raise TypeError(f"The parameters of the tool {tool_name!r} have no schema. {problem}") from error
     return arguments
+
+
+def _plainly(call: Callable[[], object], scope: CallScope) -> object:
+    """What a plain function returns, or the last value of a generator; those before it are progress."""
+    result = call()
+    if not isinstance(result, Generator):
+        return result
+    last: object = None
+    for value in result:
+        if last is not None:
+            scope.progress(_text(last))
+        if scope.cancelled.is_set():
+            break
+        last = value
+    return last
 
 
 async def _last(values: AsyncGenerator[object, None], progress: Callable[[str], None]) -> object:

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.sources.proposed_write import WaitsForReview, names_of_others
-from nacre.memory.files.sources.rejections import lift, rejected_lines
+from nacre.memory.files.sources.rejections import rejected_lines
 from nacre.memory.files.sources.source import NOT_THE_OWNERS, PRIVATE, Source, Speaker, Writer
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import SourceOf, Sources, line_key
@@ -238,11 +238,8 @@ class SessionSources(Record):
 
     async def is_rejected(self, text: str) -> bool:
         """Whether the owner rejected a text before and has not just asked to remember it."""
-        rejected = await rejected_lines(self.sources, "", text, text.splitlines())
-        if rejected and await self._asks_to_keep():
-            await lift(self.sources.workspace, "", text, rejected)
-            return False
-        return bool(rejected)
+        lines = text.splitlines()
+        return bool(await rejected_lines(self.sources, "", text, lines, is_wish=self._asks_to_keep))
 
     async def other_authors(self, text: str) -> str:
         """Who besides the owner may have contributed to `text`, which a model worded; empty for nobody."""

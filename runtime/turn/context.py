@@ -240,7 +240,13 @@ class TurnContext:
 
     def _made_for(self, sub_agent: SubAgent) -> SystemPrompt:
         memory = self._parts.memory.instructions(self.chat) if sub_agent.notes else ""
-        stable = sub_agent_part(sub_agent.name, sub_agent.instructions, tools=self.specs, memory=memory)
+        stable = sub_agent_part(
+            sub_agent.name,
+            sub_agent.instructions,
+            tools=self.specs,
+            memory=memory,
+            hand_off=sub_agent.hand_off,
+        )
         return SystemPrompt(stable=stable, changing=self._today())
 
     def _today(self) -> str:

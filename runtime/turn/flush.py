@@ -29,7 +29,7 @@ from nacre.runtime.contracts.silence import SILENT_TOKEN
 from nacre.runtime.hooks.hooks import WindowHooks
 from nacre.runtime.open_sessions.open_session import OpenSession, UnfinishedFlush
 from nacre.runtime.settings.sections.agents import MemoryFlushSettings
-from nacre.runtime.tools.file_tools import DATE_PLACEHOLDER, FLUSH_HEADING, rejected_notice
+from nacre.runtime.tools.file_tools import DATE_PLACEHOLDER, FLUSH_HEADING
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, Toolbox, ToolFailed, ToolOutput
 from nacre.runtime.turn.context import TurnContext
 from nacre.runtime.turn.loop import run_loop, run_tool
@@ -385,12 +385,12 @@ class NotesFile:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             self.problem = f"{self.path} could not be written: {reason}"
             raise ToolFailed(self.problem) from error
-        left_out = rejected_notice(outcome)
         if not outcome.written:
-            return ToolOutput(text=left_out or f"Nothing new: all of it already stands in {self.path}.")
+            nothing = outcome.left_out or f"Nothing new: all of it already stands in {self.path}."
+            return ToolOutput(text=nothing)
         self.wrote, self.problem = True, ""
         self.added += outcome.written
-        return ToolOutput(text=f"Appended to {self.path}.{left_out}")
+        return ToolOutput(text=f"Appended to {self.path}.{outcome.left_out}")
 
 
 def _said(line: str) -> str:

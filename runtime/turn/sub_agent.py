@@ -151,15 +151,28 @@ def mcp_server(
     return tools
 
 
-def made_tools(given: Iterable[object]) -> tuple[AuthorTool, ...]:
+def listed_tools(given: object) -> Iterable[object]:
+    """What an author gives as a list of tools.
+
+    Raises:
+        ConfigError: it is a single tool or text.
+    """
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        name = getattr(given, "__name__", getattr(given, "name", repr(given)))
+        raise ConfigError(f"tools= takes a list. Write tools=[{name}].")
+    return given
+
+
+def made_tools(given: object) -> tuple[AuthorTool, ...]:
     """What an author gives as tools, one by one.
 
     Raises:
+        ConfigError: it is no list.
         TypeError: something cannot be a tool; the message says why.
     """
     tools: list[AuthorTool] = []
-    for each in given:
-        made = each() if isinstance(each, type) else each
+    for each in listed_tools(given):
+        made = _object_of(each) if isinstance(each, type) else each
         if isinstance(made, Toolset):
             tools += made.tools
         elif isinstance(made, FunctionTool | SubAgent):
@@ -167,6 +180,13 @@ def made_tools(given: Iterable[object]) -> tuple[AuthorTool, ...]:
         else:
             tools += _methods(made) or [tool(cast("Callable[..., Any]", made))]
     return tuple(tools)
+
+
+def _object_of(given: type) -> object:
+    try:
+        return given()
+    except TypeError as error:
+        raise TypeError(f"{error}. Give an object of the class, tools=[{given.__name__}(…)].") from error
 
 
 def servers_of(given: Iterable[object]) -> dict[str, McpServer]:
@@ -178,7 +198,11 @@ def servers_of(given: Iterable[object]) -> dict[str, McpServer]:
 def _methods(given: object) -> list[AuthorTool]:
     """The tools among the methods of an object, in the order in which its class has them."""
     members = {name: member for kind in reversed(type(given).__mro__) for name, member in vars(kind).items()}
-    return [getattr(given, name) for name, member in members.items() if isinstance(member, FunctionTool)]
+    return [
+        getattr(given, name)
+        for name, member in members.items()
+        if isinstance(getattr(member, "__func__", member), FunctionTool)  # a static method has one
+    ]
 
 
 def chosen_names(choice: object) -> tuple[str, ...]:

@@ -346,10 +346,12 @@ def changing_part(*, now: datetime, channel: str, chat_kind: str, model_name: st
     )
 
 
-def sub_agent_part(name: str, instructions: str, *, tools: Sequence[ToolSpec], memory: str) -> str:
+def sub_agent_part(
+    name: str, instructions: str, *, tools: Sequence[ToolSpec], memory: str, hand_off: bool
+) -> str:
     """The stable part of a sub-agent's system prompt, without files of the workspace."""
     return render(
-        "session/sub_agent",
+        "session/hand_off" if hand_off else "session/sub_agent",
         name=name,
         tools=_tool_lines({tool.name: tool.description for tool in tools}),
         memory=f"{memory}\n\n" if memory else "",
@@ -639,7 +641,7 @@ async def own_lines(sources: Sources, path: str, text: str) -> str:
     found = await sources.of_lines(path, lines)
     is_left_out = [source is not None and not source.is_owners_word for source in found]
     beside = _beside_cuts(lines)
-    if beside and await sources.has_foreign_lines(path):
+    if beside and path in await sources.paths_of_others():
         for number in beside:
             is_left_out[number] = True
     shown: list[str] = []

@@ -32,6 +32,7 @@ from nacre.memory.workspace.workspace import REMINDERS, daily_log_path
 from nacre.prompts import quoted, render
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.errors import (
+    ConfigError,
     ContextOverflow,
     MessageRefused,
     TurnCancelled,
@@ -490,6 +491,9 @@ class Turn:
         if recall_is_due(session.branch):
             await self.recall()
         await context.bring_up_to_date()
+        choice, names = self._parameters.tool_choice, [spec.name for spec in context.specs]
+        if choice not in ("", "auto", "none", "required", *names):
+            raise ConfigError(f"tool_choice={choice!r} is no tool of this chat: {', '.join(names)}.")
         return ModelRequest(
             system=await context.system(),
             messages=session.view.messages(),

@@ -26,7 +26,7 @@ from nacre.runtime.tools.toolbox import CallScope
 from nacre.runtime.turn.inbound_message import VoiceNotes
 from nacre.runtime.turn.loop import TurnBounds, UsageLimits
 from nacre.runtime.turn.output import Output, TypeForm, output_of
-from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent, chosen_names
+from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent, chosen_names, listed_tools
 from nacre.runtime.turn.system_prompt import PromptParts, SystemPrompts
 from nacre.sessions.contracts.messages import Usage
 
@@ -98,12 +98,15 @@ def turn_options(
     """The options of a call.
 
     Raises:
-        ConfigError: the `output_type` has no schema, or `tools` is a text or has something that is no tool.
+        ConfigError: the `output_type` has no schema, `tools` is no list or has something that is no tool, or
+            another value has a wrong type.
     """
-    if isinstance(tools, str):
-        raise ConfigError(f"tools={tools!r} is one text. Write tools=[{tools!r}].")
+    for name, value, kind in (("limits", limits, UsageLimits), ("parameters", parameters, ModelParameters)):
+        if not isinstance(value, kind | None):
+            raise ConfigError(f"{name}={value!r} cannot be used. Write {name}={kind.__name__}(…).")
     try:
-        names = None if tools is None else tuple(name for each in tools for name in chosen_names(each))
+        listed = () if tools is None else listed_tools(tools)
+        names = None if tools is None else tuple(name for each in listed for name in chosen_names(each))
     except TypeError as error:
         raise ConfigError(f"{error} List tools or names: tools=[depth, 'memory_*'].") from error
     output = None if output_type is None else output_of(output_type)

@@ -29,7 +29,7 @@ MOST_WRONG_TOKENS, WRONG_TOKENS_A_SECOND = 10, 0.1
 MOST_BODY_BYTES = 32 * 1024 * 1024
 MOST_BODY_BYTES_OF_STRANGERS = 4 * 1024 * 1024
 MOST_BODY_BYTES_UNKNOWN = 64 * 1024
-"""The limit for callers without a token. A form that submits a token is smaller."""
+"""The limit for callers without a token, and for the admin API. A form that submits a token is smaller."""
 MOST_AT_ONCE = 100
 """The most concurrent requests of one token, including open streams."""
 REVOKED_SECONDS = 0.5
@@ -94,7 +94,7 @@ class Guard:
     ) -> None:
         self._app = app
         self._tokens = tokens
-        self._token_paths = tuple(mount.path for mount in mounts if mount.wants_token)
+        self._token_paths = {mount.path: mount.for_admin for mount in mounts if mount.wants_token}
         self._logins = tuple(mount.login_of for mount in mounts if not mount.wants_token)
         self._own = {host.lower() for host in (*LOOPBACK, *own)}
         self._hosts = self._own | {host.lower() for host in hosts}
@@ -154,11 +154,13 @@ class Guard:
         token is too long to be guessed, and looking it up is cheap.
         """
         path, address, now = scope["path"], _address_of(scope), self._seconds()
-        if not any(path == mount or path.startswith(f"{mount}/") for mount in self._token_paths):
+        found = [each for each in self._token_paths if path == each or path.startswith(f"{each}/")]
+        if not found:
             return None
+        is_admin = any(self._token_paths[each] for each in found)
         scheme, _, credential = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         try:
-            holder = self._holder(credential.strip()) if scheme.lower() == "bearer" else None
+            holder = self._holder(credential.strip(), is_admin) if scheme.lower() == "bearer" else None
         except TokensUnusable as error:
             log.error("%s", error)
             return 503, "The server cannot read its tokens; see its log.", 0
@@ -169,11 +171,8 @@ class Guard:
             return 429, "Too many wrong tokens came from this address. Wait a moment.", wait
         if credential:
             self._wrong_token_rate.take(address, now)
-        return (
-            401,
-            "Send a token as `Authorization: Bearer …`; `nacre admin access token add NAME` makes one.",
-            0,
-        )
+        how = "nacre admin access token add NAME" + (" --admin" if is_admin else "")
+        return 401, f"Send a token as `Authorization: Bearer …`; `{how}` makes one.", 0
 
     def _over_rate(self, scope: Scope, headers: dict[bytes, bytes]) -> tuple[int, str, float] | None:
         """The rate limit of a token, of a login, or of an address without either.
@@ -195,8 +194,8 @@ class Guard:
         self._request_rate.take(name, now)
         return None
 
-    def _holder(self, credential: str) -> Token | None:
-        return self._tokens.holder_of(credential) if credential else None
+    def _holder(self, credential: str, is_admin: bool) -> Token | None:
+        return self._tokens.holder_of(credential, is_admin=is_admin) if credential else None
 
     def _most_bytes(self, scope: Scope, *, declared: bool = False) -> int:
         """The size limit of a body. A body `declared` to an open mount may be the owner's."""
@@ -204,6 +203,8 @@ class Guard:
         if caller is None:
             path = scope["path"]
             return self._most_body_bytes if declared and path != "/login" else MOST_BODY_BYTES_UNKNOWN
+        if caller.is_admin:
+            return MOST_BODY_BYTES_UNKNOWN
         return self._most_body_bytes if caller.is_owner else MOST_BODY_BYTES_OF_STRANGERS
 
     def _too_large(self, scope: Scope) -> str:

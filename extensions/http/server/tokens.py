@@ -51,16 +51,18 @@ class Tokens:
             self._cached = stamp, self._read()
         return self._cached[1]
 
-    def holder_of(self, text: str) -> Token | None:
-        """The token with this text; `None` if there is none. Raises `TokensUnusable`."""
+    def holder_of(self, text: str, *, is_admin: bool = False) -> Token | None:
+        """The token with this text, of an agent or `is_admin`; `None` if there is none. Raises
+        `TokensUnusable`.
+        """
         digest = digest_of(text).encode()
         found = None
         for token in self.list():  # compare with every token, so that the time reveals nothing
             if hmac.compare_digest(token.digest.encode(), digest):
                 found = token
-        return found
+        return found if found is not None and found.is_admin == is_admin else None
 
-    def add(self, name: str, *, agent_id: str, is_owner: bool, now: datetime) -> str:
+    def add(self, name: str, *, agent_id: str, is_owner: bool, now: datetime, is_admin: bool = False) -> str:
         """Creates a token and returns its text. Raises `TokensUnusable` if the name is taken or not valid."""
         if not name.strip() or len(name) > MOST_NAME_CHARS or not name.isprintable():
             raise TokensUnusable(
@@ -73,6 +75,7 @@ class Tokens:
             is_owner=is_owner,
             digest=digest_of(text),
             created_at=now.isoformat(timespec="seconds"),
+            is_admin=is_admin,
         )
 
         def added(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
@@ -116,7 +119,7 @@ class Tokens:
         try:
             with locked(self.path):
                 tokens = change(self._read())
-                replace_file(self.path, indented_json({"tokens": [asdict(token) for token in tokens]}))
+                replace_file(self.path, indented_json({"tokens": [*map(_stored, tokens)]}))
         except (SessionError, OSError) as error:
             raise TokensUnusable(f"The tokens in {self.path} cannot be written: {error}.") from error
         self._cached = None
@@ -126,9 +129,17 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def _stored(token: Token) -> dict[str, Any]:
+    """A program of an older version knows no `is_admin`, and refuses a file that has it."""
+    stored = asdict(token)
+    return stored if token.is_admin else {name: value for name, value in stored.items() if name != "is_admin"}
+
+
 def _token(item: Any) -> Token:
     token = Token(**item)
     strings = (token.name, token.agent_id, token.digest, token.created_at)
-    if not all(isinstance(each, str) for each in strings) or not isinstance(token.is_owner, bool):
+    if not all(isinstance(each, str) for each in strings) or not all(
+        isinstance(each, bool) for each in (token.is_owner, token.is_admin)
+    ):
         raise ValueError("a value has the wrong type")
     return token

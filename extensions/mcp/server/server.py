@@ -40,7 +40,6 @@ from nacre.runtime.recall.memory_core import memory_tools
 from nacre.runtime.recall.open_memory import note_files, open_memory, unindexed_notes
 from nacre.runtime.settings.config import Config
 from nacre.runtime.storage.storage import storage_of
-from nacre.runtime.tools.file_tools import rejected_notice
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, Toolbox, ToolFailed, ToolOutput
 from nacre.sessions.contracts.messages import ToolCall, message_text
 
@@ -93,11 +92,11 @@ def append_tool(workspace: Workspace, sources: Sources, now: Clock, *, on_write:
             )
         except (OSError, PathOutsideRoot, FileBusy) as error:
             raise ToolFailed(f"{path} could not be written: {error}") from error
-        rejected = rejected_notice(appended)
         if not appended.written:
-            return ToolOutput(text=rejected or f"Nothing was added: {path} already contains all of it.")
+            nothing = appended.left_out or f"Nothing was added: {path} already contains all of it."
+            return ToolOutput(text=nothing)
         on_write()
-        return ToolOutput(text=f"Noted in {path}.{rejected}")
+        return ToolOutput(text=f"Noted in {path}.{appended.left_out}")
 
     return Tool(
         name="memory_append",

@@ -1,6 +1,6 @@
-"""Connections of a url, with the time-outs that they have. Edge.
+"""Connections to a URL, with their timeouts.
 
-psycopg and its pool are imported here and in the files beside it alone, when the first connection is wanted.
+psycopg and its pool are only imported in this folder, for the first connection.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 
 class DatabaseError(StorageFailed):
-    """Any failure that this folder reports."""
+    """The base class of all errors of this folder."""
 
 
 class DatabaseUnreachable(DatabaseError):
-    """No connection could be had for as long as one waits for it, or the log-in was refused."""
+    """There was no connection within the time limit, or the login was refused."""
 
 
 class DatabaseUnusable(DatabaseError):
-    """The database is there and cannot serve: a newer program made its tables, or the driver is missing."""
+    """The database cannot be used: its tables belong to a newer program, or the driver is missing."""
 
 
 class StatementRefused(DatabaseError):
-    """The server refused a statement, and its whole transaction was taken back.
+    """The server refused a statement, and the transaction was rolled back.
 
-    `sqlstate` is its reason, five characters of the appendix "PostgreSQL Error Codes".
+    `sqlstate` has five characters; see the appendix "PostgreSQL Error Codes".
     """
 
     def __init__(self, message: str, *, sqlstate: str) -> None:
@@ -50,10 +50,10 @@ MOST_CONNECTIONS = 8
 CONNECT_SECONDS = 5
 STATEMENT_SECONDS = 30.0
 IDLE_TRANSACTION_SECONDS = 15.0
-"""A transaction whose program went to sleep is taken back by the server."""
+"""After this time the server rolls back the transaction of an idle program."""
 UNUSED_SECONDS = 120.0
 ANSWER_SECONDS = 5.0
-"""How much longer than the server's own limit a program waits for the end of a statement."""
+"""How much longer than the server's own limit a program waits for a statement."""
 _CERTIFICATES = (
     " In the address, `sslrootcert` must name the certificate of the server's authority, and the host must "
     "be a name in the server's own."
@@ -69,9 +69,9 @@ _KEEPALIVE = {
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionLimits:
-    """How many connections a program has at most, and how long things may take.
+    """The maximum number of connections, and time limits.
 
-    `retry_seconds` is for how long a lost connection is asked for again.
+    `retry_seconds` limits the attempts to replace a lost connection.
     """
 
     most_connections: int = MOST_CONNECTIONS
@@ -80,11 +80,11 @@ class ConnectionLimits:
 
 
 def connected(url: str, limits: ConnectionLimits) -> Connection:
-    """One connection, each statement of it a transaction of its own.
+    """Opens a connection in autocommit mode.
 
     Raises:
-        DatabaseUnreachable: nobody answered, or the log-in was refused; with the server's reason.
-        DatabaseUnusable: psycopg is not installed, or the url cannot be read.
+        DatabaseUnreachable: there was no answer, or the login was refused; with the server's reason.
+        DatabaseUnusable: psycopg is not installed, or the URL is invalid.
     """
     psycopg = _driver()
     wanted = connection_arguments(url)
@@ -99,15 +99,15 @@ def connected(url: str, limits: ConnectionLimits) -> Connection:
 
 
 def opened_pool(url: str, limits: ConnectionLimits) -> Pool:
-    """A pool whose connections are made when they are wanted and closed when nobody wants them.
+    """Opens a pool, which creates connections on demand and closes idle ones.
 
     Raises:
-        DatabaseUnusable: psycopg is not installed, or the url cannot be read.
+        DatabaseUnusable: psycopg is not installed, or the URL is invalid.
     """
     _driver()
     from psycopg_pool import ConnectionPool
 
-    # A server that restarts is a retry and no word; what lasts is told by whoever waits for a connection.
+    # A restart only costs a retry and is not reported; the code that waits reports a lasting failure.
     logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
     return ConnectionPool(
         connection_class=_bounded_connection(),
@@ -124,10 +124,10 @@ def opened_pool(url: str, limits: ConnectionLimits) -> Pool:
 
 
 def configure(connection: Connection, limits: ConnectionLimits) -> None:
-    """Gives a new connection its limits, which the server keeps.
+    """Sets the server-side limits of a new connection.
 
-    A pooler such as pgbouncer reports a process id of its own. Behind one, each transaction may run on
-    another connection of the server, so that prepared statements would be missing there.
+    A pooler such as pgbouncer reports its own process id. Behind one, each transaction may use a different
+    server connection, which lacks the prepared statements.
     """
     connection.answer_seconds = limits.statement_seconds + ANSWER_SECONDS
     row = connection.execute(
@@ -140,16 +140,15 @@ def configure(connection: Connection, limits: ConnectionLimits) -> None:
 
 
 def is_pooled(connection: Connection) -> bool:
-    """Whether a pooler lies between, so that nothing can be listened to."""
+    """Whether the connection goes through a pooler, which does not support LISTEN."""
     return connection.prepare_threshold is None
 
 
 @cache
 def _bounded_connection() -> Any:
-    """The class of connections that give up a server which does not answer.
+    """A class of connections that stop waiting for a server that does not answer.
 
-    The server's `statement_timeout` and TCP's own limits do not end a wait for a server whose proxy swallows
-    what is said.
+    `statement_timeout` and TCP's limits do not help if a proxy accepts data and never answers.
     """
     import psycopg
 
@@ -176,9 +175,8 @@ def _bounded_connection() -> Any:
 
 
 def is_lost(error: Exception) -> bool:
-    """Whether an error says that the connection went, so that another one may do: a restart, a fail-over.
-
-    A transaction that stood in another's way counts.
+    """Whether a new connection may help: the old one was lost by a restart or a failover, or transactions
+    conflicted.
     """
     import psycopg
     from psycopg_pool import PoolTimeout
@@ -194,18 +192,18 @@ def is_lost(error: Exception) -> bool:
 
 
 def is_refused_for_now(error: Exception) -> bool:
-    """Whether the same statement may be accepted later: its disk is full, a right or a lock is missing."""
+    """Whether the same statement may succeed later: a full disk, a missing right, a held lock."""
     state = getattr(error, "sqlstate", None) or ""
     return state[:2] not in ("22", "23", "42", "NA") or state == "42501"
 
 
 def reason(error: Exception) -> str:
-    """The first line of what the server or the library said; it names no password."""
+    """The first line of the error message, without a password."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 def shown(url: str) -> str:
-    """Which database a url names, without a password; where psycopg cannot read it, whose it is."""
+    """The database of a URL for people, without a password. Works for invalid URLs, too."""
     try:
         _driver()
         named = connection_arguments(url)
@@ -228,10 +226,10 @@ def _driver() -> Any:
 
 
 def connection_arguments(url: str) -> dict[str, Any]:
-    """What to connect with: what the url says goes before what is set here.
+    """The connection parameters; those in the URL override the defaults.
 
     Raises:
-        DatabaseUnusable: the url cannot be read.
+        DatabaseUnusable: the URL is invalid.
     """
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
@@ -239,7 +237,7 @@ def connection_arguments(url: str) -> dict[str, Any]:
     try:
         told = conninfo_to_dict(url)
     except psycopg.Error:
-        # The library's words quote the address, with the password.
+        # The library's message quotes the URL with the password.
         raise DatabaseUnusable(
             "The address of the database cannot be read. It is written as "
             "postgresql://user:password@host:5432/database."

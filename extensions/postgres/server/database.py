@@ -1,8 +1,8 @@
-"""Work in a transaction, run on a thread, and again when the connection was lost. Edge.
+"""Runs work in a transaction on a thread, and repeats it after a lost connection.
 
-A server that restarts, fails over or is cut off costs a retry and no word. A commit whose answer was lost is
-not guessed at: the next connection is asked what became of that transaction (`pg_xact_status`), so work is
-done once, also over a restart in the middle of a commit.
+A restart, a failover or a network failure costs a retry and no data. If the answer to a commit is lost, the
+next connection asks for the state of that transaction (`pg_xact_status`), so work is done exactly once, even
+across a restart during the commit.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LOCK = 0x6E61637265
-"""The number of the lock: `nacre`. Such locks are of one database."""
+"""The number of the advisory lock: `nacre` in ASCII."""
 _TABLE = """
 CREATE TABLE IF NOT EXISTS nacre_migrations (
     number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL,
@@ -58,12 +58,12 @@ CREATE TABLE IF NOT EXISTS nacre_migrations (
 ALTER TABLE nacre_migrations ADD COLUMN IF NOT EXISTS is_breaking BOOLEAN NOT NULL DEFAULT FALSE
 """
 _BREAKING = "-- Breaks programs of an older version"
-"""How a file begins behind which no program may work that does not know it. Others only add something."""
+"""The first line of a migration that locks out programs which do not know it. Other migrations only add."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Migration:
-    """One numbered file of SQL."""
+    """A numbered SQL file."""
 
     number: int
     name: str
@@ -71,12 +71,12 @@ class Migration:
 
     @property
     def is_breaking(self) -> bool:
-        """Whether programs that do not know it have to end."""
+        """Whether programs that do not know this migration must exit."""
         return self.sql.startswith(_BREAKING)
 
     @property
     def checksum(self) -> str:
-        """What tells this text from any other."""
+        """The checksum of the file."""
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
 
@@ -98,19 +98,18 @@ def packaged_migrations() -> tuple[Migration, ...]:
 
 
 def migrate(connection: Connection, migrations: Sequence[Migration]) -> tuple[str, ...]:
-    """Applies what is missing, all of it or nothing; the names of what was applied.
+    """Applies all missing migrations in one transaction and returns their names.
 
-    A program works with the tables of a newer one, unless that says that they are no good for it.
+    A program also works with tables of a newer version, unless a breaking migration was applied.
 
     Raises:
-        DatabaseUnusable: a newer program made the tables otherwise, or a file that was applied is another one
-            now.
+        DatabaseUnusable: a newer program applied a breaking migration, or an applied file has changed.
         psycopg.Error: the server refused; nothing was changed.
     """
     if not _missing(_applied(connection), migrations):
         return ()
     with connection.transaction():
-        # Before the table is made: two that make it at once would stand in each other's way.
+        # Lock before the table is created: two processes that create it at once would conflict.
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
         connection.execute(_TABLE)
         missing = _missing(_applied(connection), migrations)
@@ -126,7 +125,7 @@ def migrate(connection: Connection, migrations: Sequence[Migration]) -> tuple[st
 def _applied(connection: Connection) -> dict[int, tuple[str, str, bool]]:
     if connection.execute("SELECT to_regclass('nacre_migrations')").fetchone() == (None,):
         return {}
-    # Tables of an older version have no such column.
+    # Tables of an older version lack this column.
     query = "SELECT number, name, checksum, to_jsonb(found) -> 'is_breaking' FROM nacre_migrations AS found"
     return {
         number: (name, checksum, bool(breaks)) for number, name, checksum, breaks in connection.execute(query)
@@ -154,7 +153,7 @@ def _missing(applied: Mapping[int, tuple[str, str, bool]], known: Sequence[Migra
 
 
 FIRST_CONNECTION_SECONDS = 5.0
-"""A program that starts says soon that there is no server; one that runs waits for it to come back."""
+"""The limit for the first connection: a starting program reports a missing server soon; later it waits."""
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 1.0
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -172,10 +171,10 @@ T = TypeVar("T")
 
 
 class Database:
-    """A database by its url. The first work connects and brings the tables to the newest version.
+    """A database, identified by its URL. The first work connects and migrates the tables.
 
-    Work is a plain function of a connection, which it neither commits nor keeps. It may be run again from its
-    beginning, so it changes nothing but the database. No transaction is open before it begins or after it.
+    Work is a function of a connection, which it neither commits nor keeps. It may be called again, so it must
+    change nothing but the database. No transaction is open before or after it.
     """
 
     def __init__(
@@ -190,7 +189,7 @@ class Database:
         self._limits = limits or ConnectionLimits()
         self._migrations = migrations
         self.process = Process(self, pace or Pace())
-        """This process, for others who take over what it left."""
+        """The identity of this process for others, which take over what it leaves behind."""
         self._opening = threading.Lock()
         self._handing = threading.Lock()  # who closes may be on another event loop than who asks
         self._pool: Pool | None = None
@@ -198,42 +197,42 @@ class Database:
 
     @cached_property
     def place(self) -> str:
-        """Which database it is, for people; without a password."""
+        """The name of the database for people, without a password."""
         return shown(self._url)
 
     def notifications(self, heard: Callable[[str], None]) -> Notifications:
-        """Calls `heard` with what the database announces about turns. Close it."""
+        """Calls `heard` for each notification about turns. Close it after use."""
         return Notifications(self._url, self._limits, heard)
 
     async def read(self, work: Callable[[Connection], T], *, is_patient: bool = False) -> T:
-        """What `work` reads, all of it of one moment.
+        """Returns the result of `work`, which reads a consistent snapshot.
 
-        Where `is_patient`, it waits until the database can be reached and accepts the work.
+        With `is_patient`, waits until the database can be reached and accepts the work.
 
         Raises:
-            DatabaseUnreachable: no connection for `retry_seconds`.
-            DatabaseUnusable: the tables are of a newer program, or psycopg is missing.
+            DatabaseUnreachable: there was no connection for `retry_seconds`.
+            DatabaseUnusable: the tables belong to a newer program, or psycopg is missing.
             StatementRefused: the server refused a statement.
         """
         return await self._done(_Attempt(work, _READ), is_patient=is_patient)
 
     async def write(self, work: Callable[[Connection], T], *, is_patient: bool = False) -> T:
-        """The result of `work`, whose changes are committed once, or not at all when it raises.
+        """Commits `work` exactly once, or not at all if it raises, and returns its result.
 
-        Cancelling the call waits until an attempt that has begun is done. Raises as `read`.
+        Cancellation waits for a running attempt. Raises the same errors as `read`.
         """
         return await self._done(_Attempt(work, _WRITE), is_patient=is_patient)
 
     async def single(self, work: Callable[[Connection], T], *, is_patient: bool = False) -> T:
-        """The result of `work` that is one statement: a round trip, where `read` and `write` take three.
+        """Runs `work` that is a single statement, in one round trip instead of three.
 
-        The statement is a transaction of its own. Where its answer was lost it is run again, so it only
-        reads, or does nothing new the second time. Raises as `read`.
+        The statement is its own transaction. It is repeated if its answer was lost, so it must be idempotent.
+        Raises the same errors as `read`.
         """
         return await self._done(_Attempt(work, _SINGLE), is_patient=is_patient)
 
     async def close(self) -> None:
-        """Finishes what was asked for and closes the connections; who asks afterwards opens new ones."""
+        """Finishes pending work and closes the connections. Later work opens new ones."""
         with self._handing:
             threads, self._threads = self._threads, None
 
@@ -254,7 +253,7 @@ class Database:
             pool.close(timeout=0)
 
     async def _done(self, attempt: _Attempt[T], *, is_patient: bool) -> T:
-        """The result of an attempt, made again while that may help."""
+        """Returns the result of an attempt, which is repeated while that may help."""
         began, pause_seconds = time.monotonic(), FIRST_PAUSE_SECONDS
         while True:
             try:
@@ -268,7 +267,7 @@ class Database:
         run = copy_context().run
         with self._handing:
             if self._threads is None:
-                # As many as connections: who waits for a connection waits in the line of the threads.
+                # As many threads as connections, so work waits for a thread and not for a connection.
                 self._threads = ThreadPoolExecutor(
                     self._limits.most_connections, thread_name_prefix="postgres"
                 )
@@ -295,7 +294,7 @@ class Database:
             raise
 
     def _raise_unless_passing(self, error: Exception, seconds: float, *, is_patient: bool) -> None:
-        """Raises what no other try would mend after `seconds`, as a sentence if it is the database's."""
+        """Raises an error that another attempt after `seconds` would not fix, as a sentence."""
         if isinstance(error, DatabaseUnusable):  # without psycopg nothing of it can be asked
             raise error
         import psycopg
@@ -337,7 +336,7 @@ class Database:
     def _ready(self) -> Pool:
         with self._opening:
             if self._pool is None:
-                # A connection of its own: what is wrong is told at once, and with the server's words.
+                # A separate connection reports the problem at once and with the server's message.
                 with connected(self._url, self._limits) as connection:
                     known = packaged_migrations() if self._migrations is None else self._migrations
                     self._migrate(connection, known)
@@ -346,16 +345,16 @@ class Database:
 
 
 class _Attempt(Generic[T]):
-    """One piece of work over as many connections as it takes."""
+    """One piece of work, over as many connections as it takes."""
 
     def __init__(self, work: Callable[[Connection], T], begin: str) -> None:
         self._work = work
         self._begin = begin
         self._unsure: tuple[_Transaction, T] | None = None
-        """The transaction whose commit was not answered, and what its work gave."""
+        """The transaction whose commit was not answered, and the result of its work."""
 
     def run(self, connection: Connection) -> T:
-        """The work's result, committed; raises what it raised, with everything taken back."""
+        """Returns the committed result; if the work raises, everything is rolled back."""
         if self._unsure is not None:
             unsure, result = self._unsure
             if _was_committed(connection, unsure):
@@ -378,7 +377,7 @@ class _Attempt(Generic[T]):
         return result
 
     def _begun(self, connection: Connection) -> _Transaction | None:
-        """Begins; which transaction it is if it may write."""
+        """Begins a transaction and returns its identity if it may write."""
         with _other_server_if_read_only(connection):
             cursor = connection.execute(self._begin)
         row = cursor.fetchone() if cursor.nextset() else None
@@ -387,7 +386,7 @@ class _Attempt(Generic[T]):
 
 @contextmanager
 def _other_server_if_read_only(connection: Connection) -> Iterator[None]:
-    """Gives up a connection to a server that one can only read from: a new one may find the other."""
+    """Drops a connection to a read-only server, because a new one may reach the primary."""
     import psycopg
 
     try:
@@ -398,18 +397,17 @@ def _other_server_if_read_only(connection: Connection) -> Iterator[None]:
 
 
 class _Transaction(NamedTuple):
-    """The number that the server gave a transaction, and when it began by the server's clock."""
+    """The number of a transaction, and its start by the server's clock."""
 
     number: str
     began_at: datetime
 
 
 def _was_committed(connection: Connection, transaction: _Transaction) -> bool:
-    """Whether a transaction was committed; waits for one that the server is still at.
+    """Whether a transaction was committed. Waits while it is in progress.
 
-    One that the server does not know was of a server that failed over without it. A server that crashed may
-    give numbers again that it never wrote down: one that was not given yet at a checkpoint after its
-    transaction began is somebody else's by now.
+    An unknown transaction was lost in a failover. A crashed server may reuse numbers that it had not written
+    to disk: a number that was unused at a checkpoint after the start belongs to another transaction.
     """
     import psycopg
 
@@ -434,15 +432,14 @@ _LEAVE = "UPDATE processes SET alive_until = '-infinity' WHERE number = %(number
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """How often a process says that it is alive, and after how long a silence what it holds is free."""
+    """How often a process sends a heartbeat, and after how much silence its possessions are free."""
 
     beat_seconds: float = 2.5
     silent_seconds: float = 9.0
 
 
 class TakenLane(NamedTuple):
-    """A lane with its fence, and what was read as it was taken: the session's line, and the row of the
-    transcript that it names."""
+    """A lane with its fence, and the rows read with it: the session's line and its transcript's head."""
 
     fence: int
     line: str | None
@@ -453,44 +450,44 @@ class TakenLane(NamedTuple):
 
 
 class LeftLanes:
-    """The lanes that a turn left, to be freed by the statement that says how it ended.
+    """The lanes of a finished turn, which the statement that stores its outcome frees.
 
-    Until then they are the process's, as the turn is. What is left after `close` is freed at once.
+    Until then they belong to the process. Lanes left after `close` are freed at once.
     """
 
     def __init__(self) -> None:
         self.fences: dict[tuple[str, str], int] = {}
-        """By agent and key."""
+        """The fences by agent and session key."""
         self.is_closed = False
 
     def close(self) -> dict[tuple[str, str], int]:
-        """Takes nothing more; gives what is to be freed."""
+        """Stops collecting lanes and returns those to free."""
         self.is_closed = True
         return self.fences
 
 
 LEFT_LANES: ContextVar[LeftLanes | None] = ContextVar("left_lanes", default=None)
-"""Set by whoever runs a turn and keeps its outcome."""
+"""Set by the code that runs a turn and stores its outcome."""
 
 
 class Process:
-    """This process in one database, under a number.
+    """This process in one database, identified by a number.
 
-    It is alive for `silent_seconds` after each beat by the server's clock. Lanes and turns name the process
-    that has them, and are free when it is silent. Fences refuse what a silent process still writes.
+    It counts as alive for `silent_seconds` after each heartbeat, by the server's clock. Lanes and turns name
+    their process, and are free when it is silent. Fences refuse late writes of a silent process.
     """
 
     def __init__(self, database: Database, pace: Pace) -> None:
         self.number = secrets.randbits(62)
         self.places = 0
-        """How many turns it runs at once; 0 where it is no worker."""
+        """The number of turns that it runs at once; 0 if it is not a worker."""
         self.taken_lanes: dict[tuple[str, str], TakenLane] = {}
-        """Lanes that were taken together with a turn and wait for it, by agent and session key."""
+        """Lanes claimed together with a turn that has not started yet, by agent and session key."""
         self.asked: dict[tuple[str, str], bool] | None = None
-        """Turns that were asked for together with their message, by agent and id, until somebody waits for
-        them, and whether none of them can be over. `None` where workers run none."""
+        """Turns requested together with their message and not awaited yet, by agent and id; the value says
+        that the turn is new and cannot be over. `None` if workers do not run turns."""
         self.ledgers: set[str] = set()
-        """The agents whose ledger it has."""
+        """The agents whose ledger this process holds."""
         self.pace = pace
         self._database = weakref.ref(database)
         self._beaten = -math.inf
@@ -499,14 +496,14 @@ class Process:
 
     @property
     def is_steady(self) -> bool:
-        """Whether it reached the database without a gap for as long as others may be silent.
+        """Whether it has reached the database without interruption for `silent_seconds`.
 
-        After an outage everybody seems silent; a steady process knows who is.
+        After an outage, all processes seem silent; only a steady process can tell who is.
         """
         return time.monotonic() - self._steady_since > self.pace.silent_seconds
 
     async def beat(self) -> None:
-        """Says that it is alive, unless it did a moment ago. Raises `DatabaseError`."""
+        """Sends a heartbeat, unless one was sent a moment ago. Raises `DatabaseError`."""
         began, database = time.monotonic(), self._database()
         silence = began - self._beaten
         is_said = silence < 0.8 * self.pace.beat_seconds
@@ -523,7 +520,7 @@ class Process:
         self._beaten = began
 
     async def keep(self) -> None:
-        """Beats until it is cancelled."""
+        """Sends heartbeats until it is cancelled."""
         while True:
             await asyncio.sleep(self.pace.beat_seconds)
             try:
@@ -532,7 +529,7 @@ class Process:
                 log.warning("the database was not told that this process is alive: %s", error)
 
     async def leave(self) -> None:
-        """Frees what it holds. Raises `DatabaseError`."""
+        """Frees everything that it holds. Raises `DatabaseError`."""
         database, values = self._database(), {"number": self.number}
         self._beaten = -math.inf
         if database is not None:
@@ -540,15 +537,15 @@ class Process:
 
 
 CHANNEL = "nacre_turns"
-"""The channel of `NOTIFY`; its payload says what changed."""
+"""The channel of `NOTIFY`. The payload says what has changed."""
 LISTEN_SECONDS = 0.5
 
 
 class Notifications:
     """Calls `heard` on this event loop with each payload of `CHANNEL`, until it is closed.
 
-    With an empty payload it says that it listens now, so that whoever asks again misses nothing. Behind a
-    pooler nothing is heard.
+    An empty payload means that listening has started: query again to miss nothing. Behind a pooler, there are
+    no notifications.
     """
 
     def __init__(self, url: str, limits: ConnectionLimits, heard: Callable[[str], None]) -> None:
@@ -562,7 +559,7 @@ class Notifications:
         self._thread.start()
 
     async def close(self) -> None:
-        """Ends its connection."""
+        """Closes the connection."""
         self._is_closed.set()
         await asyncio.to_thread(self._thread.join)
 
@@ -597,15 +594,15 @@ class Notifications:
 
 _OPENING = threading.Lock()
 _OPENED: WeakValueDictionary[str, Database] = WeakValueDictionary()
-"""Not kept alive by this: what nobody has any more is let go of."""
+"""Weak references: an unused database is freed."""
 
 
 def shared_database(
     url: str, *, limits: ConnectionLimits | None = None, pace: Pace | None = None
 ) -> Database:
-    """The database of this url that others of this process have, or a new one; touches nothing yet.
+    """Returns the process's database with this URL, or creates one. Does not connect yet.
 
-    Whoever is done may close it: the others connect again when they ask something.
+    Any user may close it: the others reconnect when they need it.
     """
     with _OPENING:
         database = _OPENED.get(url)

@@ -57,10 +57,11 @@ class HandedOver:
     async def stream(self, agent: Agent, inbound: Inbound) -> AsyncGenerator[Event, None]:
         """The questions of a turn that some worker runs, and its last event.
 
-        Commands run here, where the chat is. While the database is away this waits; the message stays in the
-        ledger.
+        Commands run here, where the chat is. While the database is away or the agent is paused this waits;
+        the message stays in the ledger.
         """
         if self.runs_here(agent, inbound):
+            await self._until_resumed(agent.id)
             async with aclosing(agent.stream(inbound)) as events:
                 async for event in events:
                     yield event
@@ -122,6 +123,15 @@ class HandedOver:
         if payload in ("", "ended"):
             self._changed.set()
             self._asked.update(dict.fromkeys(self._asked, False))
+
+    async def _until_resumed(self, agent_id: str) -> None:
+        while True:
+            try:
+                if not await self._rows.is_paused(agent_id):
+                    return
+            except DatabaseError as error:
+                log.warning("whether %s is paused is not known; this is tried again: %s", agent_id, error)
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def _ask(self, agent_id: str, session_key: str, inbound: Inbound) -> Asked:
         while True:

@@ -8,6 +8,7 @@ from nacre.runtime.contracts.errors import MessageRefused, SessionInUse, TurnBro
 from nacre.runtime.contracts.events import ApprovalAsked, Event, ReplyReady, Silence, TurnFailed
 from nacre.runtime.contracts.inbound import Reply
 from nacre.sessions.contracts.errors import SessionStoreRefused, SessionTakenOver
+from nacre.sessions.contracts.messages import Usage
 
 
 def question_of(asked: ApprovalAsked) -> str:
@@ -45,6 +46,19 @@ def given_up(times: int) -> str:
         "in the conversation; say it in other words, or ask what became of it."
     )
     return json.dumps({"kind": "refused", "text": text})
+
+
+def over_quota() -> str:
+    """Of a turn of an agent that has used up what it may use today."""
+    text = "I have used up what I may use today. Send this again after midnight (UTC)."
+    return json.dumps({"kind": "refused", "text": text})
+
+
+def usage_of(ending: Event | None) -> Usage | None:
+    """What the turn used, if it was answered."""
+    if isinstance(ending, ReplyReady):
+        return ending.reply.usage
+    return ending.usage if isinstance(ending, Silence) else None
 
 
 def unreadable() -> str:

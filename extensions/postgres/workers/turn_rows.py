@@ -19,6 +19,7 @@ from nacre.record import Record
 from nacre.runtime.contracts.events import ApprovalAsked
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.ledger.records import inbound_from_json, inbound_to_json
+from nacre.sessions.contracts.messages import Usage
 
 if TYPE_CHECKING:
     from nacre.extensions.postgres.server.connections import Connection
@@ -52,13 +53,15 @@ WITH free AS MATERIALIZED (
 )
 SELECT claimed.agent, id, fence, tries, inbound, is_redelivered, ARRAY(
     SELECT json_build_array(turn_words.number, name)::text FROM turn_words
-    WHERE turn_words.agent = claimed.agent AND turn = id ORDER BY turn_words.number), session_key, lane.*
+    WHERE turn_words.agent = claimed.agent AND turn = id ORDER BY turn_words.number), session_key, EXISTS (
+    SELECT FROM agent_quotas AS quota WHERE quota.agent = claimed.agent AND quota_is_used(quota)), lane.*
 FROM claimed LEFT JOIN LATERAL
     lane_take(claimed.agent, session_key, 'turn ' || id, %(process)s) AS lane ON TRUE
 """
 """Turns of all agents, each the first of its session: those that wait, those of silent processes, those
 without progress, and those of this process that it knows nothing of, because the answer to a claim was lost.
 With what was said into them before, and with the lane of the session, unless somebody else has that."""
+IS_PAUSED: LiteralString = "SELECT 1 FROM paused_agents WHERE agent = %(agent)s"
 _LEFT: LiteralString = """
 WITH left_lanes AS (
     UPDATE lanes SET held_until = '-infinity'
@@ -72,7 +75,14 @@ UPDATE turns SET state = 'waiting', tries = tries - %(uncounted)s, process = NUL
     due_at = clock_timestamp() + make_interval(secs => %(seconds)s)
 WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s AND state = 'running'
 """
-FINISH: LiteralString = f"""{_LEFT}
+FINISH: LiteralString = f"""{_LEFT}, counted AS (
+    UPDATE agent_quotas AS quota SET day = (clock_timestamp() AT TIME ZONE 'UTC')::date,
+        tokens = CASE day WHEN (clock_timestamp() AT TIME ZONE 'UTC')::date THEN tokens ELSE 0 END
+            + %(tokens)s,
+        usd = CASE day WHEN (clock_timestamp() AT TIME ZONE 'UTC')::date THEN usd ELSE 0 END + %(usd)s
+    FROM turns WHERE quota.agent = %(agent)s AND turns.agent = %(agent)s AND id = %(id)s
+        AND turns.fence = %(fence)s AND state = 'running'
+)
 UPDATE turns SET state = 'done', outcome = %(outcome)s, inbound = '', done_at = clock_timestamp()
 WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s
     AND (state = 'running' OR state = 'done' AND outcome = %(outcome)s)
@@ -80,7 +90,8 @@ RETURNING pg_notify('nacre_turns', 'ended')::text, EXISTS (
     SELECT FROM turns AS next WHERE next.agent = turns.agent AND next.session_key = turns.session_key
         AND next.state = 'waiting')
 """
-"""Also when it was kept already and nobody heard of it. With whether its session has another turn."""
+"""Also when it was kept already and nobody heard of it. Counts what the turn used, once. With
+whether its session has another turn."""
 STOP: LiteralString = """
 UPDATE turns SET state = 'done', outcome = %(outcome)s, inbound = '', done_at = clock_timestamp()
 WHERE agent = %(agent)s AND session_key = %(key)s AND state <> 'done'
@@ -156,6 +167,10 @@ OPEN: LiteralString = """
 SELECT state, count(*), extract(epoch FROM clock_timestamp() - min(asked_at))::float
 FROM turns WHERE agent = %(agent)s AND state <> 'done' GROUP BY state
 """
+USED_UP: LiteralString = """
+SELECT count(*) FROM agent_quotas AS quota
+WHERE day = (clock_timestamp() AT TIME ZONE 'UTC')::date AND quota_is_used(quota)
+"""
 LANES: LiteralString = """
 SELECT count(*) FILTER (WHERE is_held), count(*) FILTER (WHERE NOT is_held) FROM (
     SELECT CASE held_until WHEN 'infinity' THEN EXISTS (
@@ -192,6 +207,7 @@ class TakenTurn(Record):
     fence: int
     tries: int
     words: int = 0
+    is_over_quota: bool = False
 
     @property
     def key(self) -> TurnKey:
@@ -263,21 +279,25 @@ class TurnRows:
             mine=[f"{agent_id} {turn_id}" for agent_id, turn_id in mine],
             seconds=progress_seconds,
         )
-        for agent_id, *_, key, fence, line, name, transcript, lines, size_bytes in rows:
+        for agent_id, *_, key, _, fence, line, name, transcript, lines, size_bytes in rows:
             if fence is not None:
                 lane = TakenLane(fence, line, name, transcript, lines, size_bytes)
                 process.taken_lanes[agent_id, key] = lane
         turns = []
         for row in rows:
             try:
-                turns.append(_taken(*row[:8]))
+                turns.append(_taken(*row[:9]))
             except (KeyError, TypeError, ValueError) as error:
                 log.warning("the turn %s of %s cannot be read: %s", row[1], row[0], error)
                 key = row[0], row[7]
                 lanes = {key: process.taken_lanes.pop(key).fence} if key in process.taken_lanes else {}
                 place = {"agent": row[0], "id": row[1], "fence": row[2]}
-                await self._run(FINISH, **place, **_columns(lanes), outcome=unreadable())
+                await self._run(FINISH, **place, **_columns(lanes), **_used(None), outcome=unreadable())
         return turns
+
+    async def is_paused(self, agent_id: str) -> bool:
+        """Whether no turn of an agent begins now."""
+        return bool(await self._run(IS_PAUSED, agent=agent_id))
 
     async def say_into(self, agent_id: str, turn_id: str, inbound: Inbound) -> None:
         """Says a message into a turn, wherever it runs, unless it is over."""
@@ -307,9 +327,14 @@ class TurnRows:
         """Moves the time on after which others may claim a turn that its process still has."""
         await self._run(PROGRESS, **turn.place, seconds=progress_seconds)
 
-    async def finish(self, turn: TakenTurn, outcome: str, lanes: LaneFences = _NO_LANES) -> Kept | None:
-        """Keeps the outcome and leaves the turn's lanes; `None` if another one took or ended the turn."""
-        rows = await self._run(FINISH, **turn.place, **_columns(lanes), outcome=outcome)
+    async def finish(
+        self, turn: TakenTurn, outcome: str, lanes: LaneFences = _NO_LANES, usage: Usage | None = None
+    ) -> Kept | None:
+        """Keeps the outcome and leaves the turn's lanes; `None` if another one took or ended the turn.
+
+        `usage` counts for the agent's quota.
+        """
+        rows = await self._run(FINISH, **turn.place, **_columns(lanes), **_used(usage), outcome=outcome)
         return Kept(has_next=bool(rows[0][1])) if rows else None
 
     async def give_back(
@@ -344,12 +369,13 @@ class TurnRows:
     async def figures(self, agent_id: str) -> dict[str, float]:
         """What is not over of an agent and who is there for it, all of one moment, as `TurnWorkers` says."""
 
-        def work(connection: Connection) -> tuple[list[tuple[Any, ...]], tuple[Any, ...], tuple[Any, ...]]:
+        def work(connection: Connection) -> list[Any]:
             found = connection.execute(OPEN, {"agent": agent_id}).fetchall()
             lanes = connection.execute(LANES, {"agent": agent_id}).fetchone()
-            return found, lanes or (0, 0), connection.execute(WORKERS).fetchone() or (0, 0)
+            workers, used_up = (connection.execute(each).fetchone() or (0, 0) for each in (WORKERS, USED_UP))
+            return [found, lanes or (0, 0), workers, used_up]
 
-        found, (leases, run_out), (workers, places) = await self._database.read(work)
+        found, (leases, run_out), (workers, places), (used_up, *_) = await self._database.read(work)
         states = {state: (number, seconds) for state, number, seconds in found}
         waiting, waiting_seconds = states.get("waiting", (0, 0.0))
         return {
@@ -361,6 +387,7 @@ class TurnRows:
             "leases_run_out": run_out,
             "workers": workers,
             "places": places,
+            "agents_over_quota": used_up,
         }
 
     async def _run(self, statement: LiteralString, **values: object) -> list[Any]:
@@ -375,6 +402,10 @@ def _readable(said: list[str]) -> Iterator[tuple[int, Inbound]]:
     for number, body in map(json.loads, said):
         with suppress(KeyError, TypeError, ValueError):  # such a message gets a turn of its own
             yield number, inbound_from_json(body)
+
+
+def _used(usage: Usage | None) -> dict[str, object]:
+    return {"tokens": usage.context_tokens if usage else 0, "usd": usage.cost_usd if usage else 0.0}
 
 
 def _columns(lanes: LaneFences) -> dict[str, object]:
@@ -394,6 +425,7 @@ def _taken(
     is_redelivered: bool,
     said: list[str],
     session_key: str,
+    is_over_quota: bool,
 ) -> TakenTurn:
     inbound, words = inbound_from_json(body), [json.loads(each) for each in said]
     if fence == 1:
@@ -409,6 +441,7 @@ def _taken(
         fence=fence,
         tries=tries,
         words=last,
+        is_over_quota=is_over_quota,
     )
 
 

@@ -7,8 +7,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -24,13 +24,14 @@ from nacre.extensions.postgres.server.database import (
     Pace,
     shared_database,
 )
-from nacre.extensions.postgres.workers.stored_events import given_up, outcome_of
+from nacre.extensions.postgres.workers.stored_events import given_up, outcome_of, over_quota, usage_of
 from nacre.extensions.postgres.workers.turn_rows import TakenTurn, TurnKey, TurnRows
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.agent.runtime import Runtime
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.events import ApprovalAsked, Event, MessageJoined
 from nacre.runtime.settings.config import Config
+from nacre.sessions.contracts.messages import Usage
 
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
@@ -52,7 +53,7 @@ FORGET_SECONDS = 60.0
 STUCK_SECONDS = 120.0
 """A program whose worker looked at nothing for so long, not even in vain, exits."""
 
-AgentOf: TypeAlias = Callable[[str], Awaitable[Agent]]
+AgentOf: TypeAlias = Callable[[str], AbstractAsyncContextManager[Agent]]
 
 log = logging.getLogger(__name__)
 
@@ -66,12 +67,13 @@ class _Running:
         self.task: asyncio.Task[None] | None = None
         self.progress_at = self.extended_at = time.monotonic()
         self.left_lanes = LeftLanes()
+        self.usage: Usage | None = None
         self.is_asking = False
         """Whether it waits for its owner, which is progress enough."""
 
 
 class Worker:
-    """`agent_of` gives the agent of an id, opened when it is first asked for."""
+    """`agent_of` lends the agent of an id, opened when it is first asked for."""
 
     def __init__(
         self,
@@ -186,8 +188,11 @@ class Worker:
         try:
             if turn.tries > MOST_TRIES:
                 outcome = given_up(MOST_TRIES)
+            elif turn.is_over_quota:
+                outcome = over_quota()
             else:
-                outcome = outcome_of(await self._ending(running))
+                ending = await self._ending(running)
+                outcome, running.usage = outcome_of(ending), usage_of(ending)
         except TimeoutError:
             is_counted = True
             log.warning("the turn %s made no progress for %.0f s", turn.id, PROGRESS_SECONDS)
@@ -213,7 +218,7 @@ class Worker:
                             turn, is_counted=is_counted, pause_seconds=PAUSE_SECONDS, lanes=lanes
                         )
                         return
-                    kept = await self._rows.finish(turn, outcome, lanes)
+                    kept = await self._rows.finish(turn, outcome, lanes, running.usage)
                     if kept is None:
                         log.warning("the turn %s is another worker's by now, or was stopped", turn.id)
                     elif kept.has_next or len(self._running) >= self._most_at_once:
@@ -231,8 +236,8 @@ class Worker:
         """The event that the turn ended with. Raises `TimeoutError` without progress."""
         turn, ending = running.turn, None
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(PROGRESS_SECONDS) as limit:
-            agent = running.agent = await self._agent_of(turn.agent_id)
+        async with asyncio.timeout(PROGRESS_SECONDS) as limit, self._agent_of(turn.agent_id) as agent:
+            running.agent = agent
             async with aclosing(agent.stream(turn.inbound)) as events:
                 async for event in events:
                     running.is_asking = isinstance(event, ApprovalAsked)
@@ -273,7 +278,7 @@ async def opened_worker(
     database = shared_database(url, limits=ConnectionLimits(most_connections=CONNECTIONS), pace=pace)
     try:
         async with await Runtime.open(state_dir=config.state_dir, environment=environment) as runtime:
-            worker = Worker(database, runtime.agent, most_at_once=most_at_once)
+            worker = Worker(database, runtime.lent, most_at_once=most_at_once)
             await database.process.beat()  # before anybody says that it works
             yield worker
     finally:

@@ -2,7 +2,7 @@
 
 `.sources/rejected.jsonl` holds digests of what rejected, forgotten and undone lines said: of a thing and its
 value where a line has them ("City: Porto" and "my city is Porto" are one), otherwise of the line's words. The
-digests are keyed with a salt in the same file, made of the time of the first rejection, so they cannot be
+digests have a salt that stands in the same file, made of the time of the first rejection, so they cannot be
 compared with those of another workspace or looked up in a table. Whoever has the file can still test a guess.
 
 A rejection has no effect while a note still has the line as the owner's word: they left it there, or wrote it
@@ -15,7 +15,8 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES, WantedNotes, is_markdown
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
@@ -24,6 +25,7 @@ from nacre.memory.text.evidence import fold
 
 FORMAT_VERSION = 1
 REJECTED_FILE = f"{SOURCES_FOLDER}/rejected.jsonl"
+Wish = Callable[[], Awaitable[bool]]
 _LEAST_CHARS = 8
 """Shorter lines without a value, such as `- done`, are about different things each time."""
 _RESOLVED_DAY = re.compile(r"\((\d{4}-\d\d-\d\d)\)")
@@ -43,18 +45,20 @@ async def reject(workspace: Workspace, path: str, text: str, lines: Iterable[str
 
 
 async def lift(workspace: Workspace, path: str, text: str, lines: Iterable[str]) -> None:
-    """Stores that the owner wants `lines` of the note `path`, with the text `text`, after all.
-
-    Raises the same errors as `reject`.
-    """
+    """Stores that the owner wants these lines after all. Raises the same errors as `reject`."""
     known = await _read(workspace)
     said = set[str]().union(*_statements(path, text, lines).values()) if any(known.values()) else set()
     found = {salt: _digests(salt, said) & digests for salt, digests in known.items()}
     await _append(workspace, "lifted", {salt: digests for salt, digests in found.items() if digests})
 
 
-async def rejected_lines(sources: Sources, path: str, text: str, lines: Iterable[str]) -> frozenset[str]:
-    """Those of the new `lines` of the note `path`, with the text `text`, that the owner rejected."""
+async def rejected_lines(
+    sources: Sources, path: str, text: str, lines: Iterable[str], *, is_wish: Wish | None = None
+) -> frozenset[str]:
+    """Those of the new `lines` of the note `path`, with the text `text`, that the owner rejected.
+
+    If there are any, and `is_wish` says that the owner wishes to keep them, they are lifted.
+    """
     known = await _read(sources.workspace)
     if not any(known.values()):
         return frozenset()
@@ -64,7 +68,11 @@ async def rejected_lines(sources: Sources, path: str, text: str, lines: Iterable
         if (hits := {each for each in said for salt in known if _digests(salt, [each]) & known[salt]})
     }
     left = await _standing(sources, set[str]().union(*found.values()), found) if found else set()
-    return frozenset(line for line, said in found.items() if said - left)
+    rejected = frozenset(line for line, said in found.items() if said - left)
+    if rejected and is_wish is not None and await is_wish():
+        await lift(sources.workspace, path, text, rejected)
+        return frozenset()
+    return rejected
 
 
 async def _standing(sources: Sources, wanted: set[str], lines: Iterable[str]) -> set[str]:
@@ -119,10 +127,8 @@ def _statements(path: str, text: str, lines: Iterable[str]) -> Mapping[str, froz
 
 
 def _digests(salt: str, said: Iterable[str]) -> set[str]:
-    key = salt.encode()[:64]
-    return {
-        hashlib.blake2b(each.encode("utf-8", "replace"), key=key, digest_size=10).hexdigest() for each in said
-    }
+    texts = (f"{salt} {each}".encode("utf-8", "replace") for each in said)
+    return {hashlib.sha256(text).hexdigest()[:20] for text in texts}
 
 
 async def _append(workspace: Workspace, kind: str, found: Mapping[str, set[str]]) -> None:
@@ -135,21 +141,15 @@ async def _append(workspace: Workspace, kind: str, found: Mapping[str, set[str]]
 
 async def _read(workspace: Workspace) -> dict[str, set[str]]:
     """The digests that are rejected now, by salt; two devices may each have added one."""
-    if (await workspace.fingerprints([REJECTED_FILE]))[REJECTED_FILE] is None:
-        return {}
+    known: dict[str, set[str]] = {}
     try:
         data = (await workspace.read(REJECTED_FILE, max_bytes=MAX_NOTE_BYTES)).data
     except (OSError, PathOutsideRoot):
-        return {}
-    known: dict[str, set[str]] = {}
+        return known
     for line in data.splitlines():
-        try:
-            raw = json.loads(line) if line.startswith(b"{") else None
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(raw, dict) and isinstance(salt := raw.get("salt"), str) and salt:
-            digests = known.setdefault(salt, set())
-            for kind, change in (("rejected", digests.update), ("lifted", digests.difference_update)):
-                found = raw.get(kind)
-                change([each for each in found if isinstance(each, str)] if isinstance(found, list) else [])
+        with suppress(ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            raw = json.loads(line)
+            digests = known.setdefault(str(raw["salt"]), set())
+            digests.update(map(str, raw.get("rejected", ())))
+            digests.difference_update(map(str, raw.get("lifted", ())))
     return known

@@ -25,7 +25,7 @@ from nacre.memory.files.sources.proposed_write import (
     names_of_others,
     removes_lines,
 )
-from nacre.memory.files.sources.rejections import lift, rejected_lines
+from nacre.memory.files.sources.rejections import Wish, lift, rejected_lines
 from nacre.memory.files.sources.secrets import without_new_secrets
 from nacre.memory.files.sources.source import Source
 from nacre.memory.files.sources.sources import SourceOf, Sources, StoredSource
@@ -58,7 +58,7 @@ class SourcedWorkspace:
         *,
         is_approved: bool = False,
         is_owners_line: Callable[[str], Awaitable[bool]] | None = None,
-        is_owners_wish: Callable[[], Awaitable[bool]] | None = None,
+        is_owners_wish: Wish | None = None,
         waits: Callable[[WaitsForReview], None] = lambda _waiting: None,
     ) -> None:
         self._workspace = workspace
@@ -159,10 +159,8 @@ class SourcedWorkspace:
         by_owner = [line for line in lines if self._is_approved or source_of(line).is_by_owner]
         if by_owner:
             await lift(self._workspace, name, text, by_owner)
-        rejected = await rejected_lines(self._sources, name, text, set(lines).difference(by_owner))
-        if rejected and self._is_owners_wish is not None and await self._is_owners_wish():
-            await lift(self._workspace, name, text, rejected)
-            return frozenset()
+        left = set(lines).difference(by_owner)
+        rejected = await rejected_lines(self._sources, name, text, left, is_wish=self._is_owners_wish)
         if rejected:
             log.info("%d lines of %s are left out: the owner rejected them before", len(rejected), name)
         return rejected

@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date
+from itertools import takewhile
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 from nacre.memory.contracts.errors import MemoryIndexError
@@ -83,7 +84,8 @@ class Sources:
         latest writer.
         """
         lines = {key: line for line in text.splitlines() if (key := line_key(line))}
-        there = await self._keys_in(path)
+        old = await self._text_of(path)
+        there = frozenset(map(line_key, old.splitlines()))
         new = {key: line for key, line in lines.items() if key not in there}
         if not new:
             return ()
@@ -93,7 +95,7 @@ class Sources:
             source = source_of(line)
             source = source if _is_heading(line) else _merged_with_earlier(source, known, key)
             of_source.setdefault(source, []).append(key)
-        said = values_in(path, text)
+        said = values_in(path, f"{_table_at_end(old)}{text}" if text.startswith("|") else text)
         return tuple(
             StoredSource(
                 path=path,
@@ -216,21 +218,15 @@ class Sources:
         found = (stored for month in known for of_key in month.values() for stored in of_key)
         return frozenset(stored.path for stored in found if not stored.source.is_owners_word)
 
-    async def has_foreign_lines(self, path: str) -> bool:
-        """Whether the note ever got a line that is not the owner's word."""
-        return path in await self.paths_of_others()
-
     async def others_keys(self, keys: Sequence[str]) -> bool:
         """Whether a line with one of these keys is known as not the owner's word."""
         known = await self._read()
         return any(not stored.source.is_owners_word for key in keys for stored in _all(known, key))
 
-    async def _keys_in(self, path: str) -> frozenset[str]:
-        try:
-            found = await self.workspace.read(path, max_bytes=MAX_NOTE_BYTES)
-        except FileNotFoundError:
-            return frozenset()
-        return frozenset(map(line_key, found.data.decode("utf-8", "replace").splitlines()))
+    async def _text_of(self, path: str) -> str:
+        with suppress(FileNotFoundError):
+            return (await self.workspace.read(path, max_bytes=MAX_NOTE_BYTES)).data.decode("utf-8", "replace")
+        return ""
 
     async def _read(self) -> Sequence[_Known]:
         """The stored sources by month, oldest first. Files that have changed are read again."""
@@ -365,7 +361,7 @@ class Mark(Record):
 def values_in(path: str, text: str) -> dict[str, tuple[StoredValue, ...]]:
     """The values in the lines of a note, by the keys of the lines. The history of facts has none."""
     # slow imports that a turn without notes does not need
-    from nacre.memory.text.claims import addresses, subject_of
+    from nacre.memory.text.claims import addresses, labelled_rows, subject_of
     from nacre.memory.text.markdown_blocks import outline
 
     lines, found = text.splitlines(), dict[str, tuple[StoredValue, ...]]()
@@ -373,11 +369,13 @@ def values_in(path: str, text: str) -> dict[str, tuple[StoredValue, ...]]:
     paths = dict(zip(headings.lines, headings.paths, strict=True))
     owner = path.split("/")[1] if path.startswith("people/") else ""
     under: tuple[str, ...] = ()
+    rows = labelled_rows(lines) if "|" in text else {}
     for number, line in enumerate(lines):
         under = tuple(paths.get(number, under))
         key = line_key(line)
         if key and number not in paths and not (under and under[-1].casefold() == "history"):
-            said = addresses(line, f"{owner} {subject_of(under)}")
+            bare = rows.get(number, "") if line.lstrip().startswith("|") else line
+            said = addresses(bare, f"{owner} {subject_of(under)}")
             values = tuple(
                 StoredValue(
                     key=key,
@@ -392,6 +390,12 @@ def values_in(path: str, text: str) -> dict[str, tuple[StoredValue, ...]]:
             if values:
                 found[key] = values
     return found
+
+
+def _table_at_end(text: str) -> str:
+    """The table that a text ends with, of which more rows may be written."""
+    rows = list(takewhile(lambda line: line.lstrip().startswith("|"), reversed(text.rstrip().splitlines())))
+    return "".join(f"{row}\n" for row in reversed(rows))
 
 
 def _digest(*words: str) -> str:

@@ -430,7 +430,7 @@ def with_history(
             done = work(repository)
             asyncio.run(_reject_undone(workspace, _changes(repository, repository.head())))
             return done
-    except (GitFailed, FileBusy, OSError, CommitUnknown, UndoConflict) as error:
+    except (GitFailed, FileBusy, OSError, PathOutsideRoot, CommitUnknown, UndoConflict) as error:
         raise HistoryUnusable(str(error)) from error
 
 

@@ -14,6 +14,8 @@ import nacre
 from nacre import MemoryPlugin
 from nacre.extensions.lancedb.plugin import LanceMemory
 from nacre.memory.contracts.embedder import Embedder
+from nacre.memory.files.sources.sources import Sources
+from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.extensions.memory_contract import MemoryContract
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
 from nacre.runtime.recall.memory_slot import RECALL_SECONDS
@@ -315,3 +317,39 @@ async def test_what_the_owner_rejected_is_not_stored_again(tmp_path: Path) -> No
     assert "The owner rejected this before" in message_text(model.requests[1].messages[-1])
     assert none == "0 memories"
     assert found == ["Remember that my boat is Halcyon."]
+
+
+async def test_a_newer_statement_marks_the_older_memory(tmp_path: Path) -> None:
+    """Whether it is a memory or a note, and a memory marks a note; unasked, only what holds is recalled."""
+    write_settings(tmp_path, {"plugins": {"slots": {"memory": "memory-lancedb"}}})
+    model = ScriptedModel(
+        calls(("memory_store", {"text": "Anna's phone: 555-1234"})),
+        says("ok"),
+        calls(("memory_store", {"text": "Anna's phone: 555-9999"})),
+        says("ok"),
+        calls(("memory_store", {"text": "My city is Porto."})),
+        says("ok"),
+        says("It is 555-9999.", check=lambda request: shown.append(request.system.joined())),
+        calls(("memory_recall", {"query": "Anna's phone? My city?"})),
+        says("ok"),
+    )
+    shown: list[str] = []
+    async with opened(tmp_path, model) as agent:
+        await agent.ask("/remember City: Lisbon")
+        for text in ("Hello.", "And then?", "So?", "What is Anna's phone?", "And where do I live?"):
+            if text == "And where do I live?":
+                await agent.ask("/remember My city: Rome")
+            await agent.ask(text)
+        marks = await Sources(FolderWorkspace(agent.workspace, lock_dir=tmp_path / "l")).superseded(
+            ["- City: Lisbon", "- My city: Rome"]
+        )
+    told = json.loads(message_text(model.requests[-1].messages[-1]))["memories"]
+
+    assert "555-9999" in shown[0]
+    assert "555-1234" not in shown[0]
+    assert {memory["text"]: memory.get("superseded") for memory in told} == {
+        "Anna's phone: 555-1234": [{"line": "Anna's phone: 555-1234", "by": "memory-lancedb"}],
+        "Anna's phone: 555-9999": None,
+        "My city is Porto.": [{"line": "My city is Porto.", "by": "MEMORY.md"}],
+    }
+    assert [mark.by_path if mark else "" for mark in marks] == ["memory-lancedb", ""]

@@ -11,14 +11,16 @@ from pathlib import Path
 import pytest
 
 from nacre.extensions.postgres import ledger_statements
-from nacre.extensions.postgres.commands import TABLES
+from nacre.extensions.postgres.hosting import TABLES
 from nacre.extensions.postgres.ledger import PostgresRows
 from nacre.extensions.postgres.server.database import Database
 from nacre.runtime.contracts.clock import epoch_ms
 from nacre.runtime.ledger.file_ledger import LEDGER_FILE, open_tables
 from nacre.runtime.ledger.tables import LedgerTables
+from tests.bridges.channels.contract.line_extension import install_line
 from tests.bridges.line_channel import LineServer
 from tests.cli.program import Terminal, run_nacre
+from tests.cli.serving.test_serve import line_settings
 from tests.extensions.postgres.workers.served import gateway, settings
 from tests.extensions.postgres.workers.worker_process import started
 from tests.house.tree import ROOT
@@ -222,3 +224,15 @@ async def test_an_agent_is_removed_from_the_database(tmp_path: Path, database_ur
         assert set(left.values()) == {(0,)}
         assert re.search(r"^main +paused +0 ", run("agents"), re.MULTILINE)
     assert run("resume", "main").startswith("0 main is answered again.")
+
+
+def test_check_asks_the_database(tmp_path: Path) -> None:
+    """One that cannot be reached is a sentence and an exit code, before anything is said to work."""
+    path = install_line(tmp_path / "site")
+    line_settings(tmp_path, 9)
+    away = "postgresql://nobody@127.0.0.1:1/none"
+
+    run = run_nacre(tmp_path, "serve", "--check", PYTHONPATH=path, NACRE_DATABASE_URL=away)
+
+    assert (run.returncode, run.stdout) == (1, "")
+    assert "127.0.0.1" in run.stderr

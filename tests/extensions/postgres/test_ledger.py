@@ -16,6 +16,7 @@ from nacre.extensions.postgres.server.database import Database, Pace
 from nacre.runtime.ledger.ledger import Ledger
 from nacre.runtime.ledger.moving import COLUMNS
 from nacre.runtime.ledger.records import LedgerUnusable
+from nacre.runtime.ledger.tables import LedgerTables
 from nacre.runtime.models.scripted import Clock, CountingIds
 from tests.extensions.postgres.test_session_statements import scans
 from tests.runtime.ledger.ledger_contract import CHAT, PLACE, LedgerContract, OpenLedger, said, unsent_parts
@@ -191,18 +192,35 @@ async def test_a_role_is_taken_back_within_a_second(database_url: str) -> None:
     named = dict(zip(("channel", "account", "sender_id"), who, strict=True))
     async with opened(database_url) as ledger:
         rows = ledger.rows
-        await rows.write(lambda run: run(statements.LET_IN, **named, role="guest", at_ms=1))
+        await rows.write(lambda run: run(statements.LET_IN, **named, role="guest", at_ms=1, own_agent=""))
         assert await ledger.people.role(who) == "guest"
         await rows.run(statements.REVOKE, channel="line", sender_id="ann")
         async with asyncio.timeout(30):
             while await ledger.people.role(who):
                 pass
-        await rows.write(lambda run: run(statements.LET_IN, **named, role="owner", at_ms=1))
+        await rows.write(lambda run: run(statements.LET_IN, **named, role="owner", at_ms=1, own_agent=""))
         async with asyncio.timeout(30):
             while await ledger.people.role(who) != "owner":
                 pass
         assert await ledger.people.revoke("line", "ann")
         assert await ledger.people.role(who) == ""
+
+
+async def test_who_arrives_is_looked_up(database_url: str) -> None:
+    """With the agent of their own, at once; one that is let in anew without has none any more."""
+    who = ("line", "default", "ann")
+    database = Database(database_url)
+    terminal = LedgerTables(PostgresRows(database, "main"), statements)
+    async with opened(database_url) as ledger:
+        assert await ledger.people.arrival(who) == ("", "")
+        assert await terminal.people.ask(who, "A", now_ms=1, since_ms=0, most=3)
+        assert await terminal.people.approve("A", "owner", now_ms=2, since_ms=0, own_agent="user-ann") == who
+        assert await ledger.people.arrival(who) == ("owner", "user-ann")
+        assert [each.own_agent for each in await terminal.people.known()] == ["user-ann"]
+        assert await terminal.people.ask(who, "B", now_ms=3, since_ms=2, most=3)
+        assert await terminal.people.approve("B", "guest", now_ms=4, since_ms=0) == who
+        assert await ledger.people.arrival(who) == ("guest", "")
+    await database.close()
 
 
 async def test_an_agents_rows_are_its_own(database_url: str) -> None:

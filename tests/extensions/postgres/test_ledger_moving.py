@@ -111,6 +111,23 @@ async def test_a_ledger_goes_there_and_comes_back(database_url: str, tmp_path: P
     assert (await copied(file, rows)).problems == ()
 
 
+async def test_people_of_agents_of_a_host_stay_in_the_database(database_url: str, tmp_path: Path) -> None:
+    """Files have no such agents, so the default one would take them for its owner."""
+    file = ledger_file(tmp_path)
+    rows = PostgresLedgerPlace(agent="main", file=ledger_file(tmp_path / "none"), url=database_url)
+    async with serving(rows) as ledger:
+        for name, own_agent in (("ann", ""), ("ben", "user-ben")):
+            assert await ledger.people.ask(("line", "default", name), name, now_ms=1, since_ms=0, most=3)
+            await ledger.people.approve(name, "owner", now_ms=2, since_ms=0, own_agent=own_agent)
+    done = await copied(rows, file)
+    assert (done.problems, done.source.checksum) == ((), done.target.checksum)
+    async with serving(file) as ledger:
+        assert [each.sender_id for each in await ledger.people.known()] == ["ann"]
+    assert (await copied(file, rows)).problems == ()
+    async with serving(rows) as ledger:
+        assert await ledger.people.arrival(("line", "default", "ben")) == ("owner", "user-ben")
+
+
 async def test_a_ledger_that_was_not_brought_is_told_of(database_url: str, tmp_path: Path) -> None:
     """Neither the program that serves nor a terminal begins an empty one beside it."""
     rows = PostgresLedgerPlace(agent="main", file=ledger_file(tmp_path), url=database_url)

@@ -107,6 +107,8 @@ async def until_obeyed(home: Home, gateway: Gateway, order: str) -> None:
 
 COUNTS = pytest.mark.parametrize("count", [1, pytest.param(12, marks=pytest.mark.slow)])
 """So many wordings are tried of each way."""
+SLOW_COUNTS = pytest.mark.parametrize("count", [pytest.param(12, marks=pytest.mark.slow)])
+"""The same, of ways that take many seconds."""
 CHANNELS: Mapping[str, Any] = {
     "messages": {"queue": {"debounceMs": 1}, "inbound": {"debounceMs": 0}},
     "commands": {"ownerAllowFrom": ["telegram:7", "email:ann@localhost"]},

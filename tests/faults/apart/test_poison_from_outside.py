@@ -22,7 +22,7 @@ from tests.cli.program import run_here
 from tests.extensions.importers import exports, sources
 from tests.extensions.importers.results import import_report
 from tests.faults.apart.obeying import TODAY, WORDINGS
-from tests.faults.apart.poisoned_home import COUNTS, Home, honest, lived
+from tests.faults.apart.poisoned_home import COUNTS, SLOW_COUNTS, Home, honest, lived
 from tests.runtime.agents import said
 
 CLUB = "chats/line-group-club"
@@ -127,7 +127,7 @@ async def obeyed_imports(home: Home, texts: dict[str, str], keys: Sequence[str])
 
 
 @pytest.mark.parametrize("way", ["memories of ChatGPT", "notes of OpenClaw"])
-@COUNTS
+@SLOW_COUNTS
 def test_what_an_import_brings_is_searched_for(tmp_path: Path, way: str, count: int) -> None:
     """Notes that a search finds: nobody knows who wrote them."""
     texts = orders_of(WORDINGS[:count])
@@ -138,7 +138,7 @@ def test_what_an_import_brings_is_searched_for(tmp_path: Path, way: str, count: 
 
 
 @pytest.mark.parametrize("way", ["questions of ChatGPT", "answers of ChatGPT"])
-@COUNTS
+@SLOW_COUNTS
 def test_an_imported_conversation_that_goes_on(tmp_path: Path, way: str, count: int) -> None:
     """The owner resumes it; its words were written elsewhere."""
     texts = orders_of(WORDINGS[:count])
@@ -159,7 +159,7 @@ LANCE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("way", ["forward", "page", "group"])
-@COUNTS
+@SLOW_COUNTS
 async def test_memories_that_are_stored_captured_and_recalled(tmp_path: Path, way: str, count: int) -> None:
     """What others said is stored by the model; unasked it never comes back, and asked for it is theirs."""
     pytest.importorskip("lancedb")

@@ -104,7 +104,12 @@ LIBRARIES = {
     "slack_sdk": ("extensions/slack/bridge.py",),
     "slixmpp": ("extensions/xmpp/*.py",),
     "sse_starlette": ("extensions/http/openai/*.py", "extensions/http/page/conversations.py", "web.py"),
-    "starlette": ("extensions/http/**/*.py", "extensions/mcp/server/server.py", "web.py"),
+    "starlette": (
+        "extensions/http/**/*.py",
+        "extensions/mcp/server/server.py",
+        "extensions/postgres/admin_api.py",
+        "web.py",
+    ),
     "telegram": ("extensions/telegram/*.py",),
     "tenacity": ("extensions/lancedb/table.py", "runtime/models/failover.py"),
     "tinycss2": ("extensions/email/words.py",),

@@ -279,3 +279,38 @@ async def test_what_was_said_stands_first_if_it_alone_answers(tmp_path: Path) ->
     report = await search(tmp_path, "Where does the dog sleep?", **notes)
 
     assert report.hits[0].path == "memory/2026-01-04-talk.md"
+
+
+@pytest.mark.parametrize(
+    ("asked", "older", "newer", "is_marked"),
+    [
+        ("birthday", "> User: {}'s birthday is on July 9.", "> User: Bo's birthday is on May 3.", False),
+        ("boat", "> User: {}'s boat came, it is called Pilot", "> User: It is called Ibis, Bo's boat", False),
+        ("birthday", "> User: Note: {}'s birthday is July 9", "> User: Note: Bo's birthday is May 3.", False),
+        ("car", "> User: {}'s car is a Leaf.", "- {}'s car: Leaf, since 2026-05-01", False),
+        ("car", "- {}'s car: Golf, since 2026-01-11", "- {}'s car: Leaf, since 2026-05-01", True),
+        ("work", "> User: Please note: {} works at Rewe", "> User: By the way, {} works at Bosch now", True),
+    ],
+)  # fmt: skip
+async def test_quotes_in_the_notes_of_sessions(
+    tmp_path: Path, asked: str, older: str, newer: str, is_marked: bool
+) -> None:
+    """Who speaks, how a sentence is opened, and since when a value holds are no part of what is claimed."""
+    notes = {day: _session(day, line.format("Karim")) for day, line in ((OLDER, older), (NEWER, newer))}
+    report = await search(tmp_path, f"What about the {asked} of Karim?", **notes)
+
+    assert bool(superseded(report)[f"memory/{OLDER}.md"]) is is_marked
+
+
+async def test_of_what_the_owner_said_the_latest_comes_first(tmp_path: Path) -> None:
+    """Several lines of a note are the owner's, which is no conversation of several people."""
+    told = "> User: Karim lives in {}.\n>\n> User: {}Rain all day.\n"
+    values = ((OLDER, "Kiel", ""), (NEWER, "Graz", "Watered the basil, which is not doing well. " * 2))
+    notes = {day: _session(day, told.format(city, more)) for day, city, more in values}
+    report = await search(tmp_path, "Where does Karim live?", **notes)
+
+    assert [hit.path for hit in report.hits] == [f"memory/{NEWER}.md", f"memory/{OLDER}.md"]
+
+
+def _session(day: str, quotes: str) -> str:
+    return f"# Session: {day} 09:00:00 UTC\n\n## Conversation Summary\n\n{quotes}"

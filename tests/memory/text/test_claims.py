@@ -35,3 +35,9 @@ def test_pairs_that_did_not_shape_the_rule() -> None:
 
     assert sum(_replaces(*pair) for pair in unseen["different"]) <= 4
     assert sum(_replaces(*pair) for pair in unseen["corrections"]) >= len(unseen["corrections"]) - 2
+
+
+def test_the_head_of_a_sessions_note_claims_nothing() -> None:
+    """Otherwise the id of each session would replace that of the one before."""
+    assert addresses("- **Session ID**: 0198c2f0") == ()
+    assert addresses("- **Ended**: 2026-03-14 09:00:00 UTC (daily)") == ()

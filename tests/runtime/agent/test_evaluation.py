@@ -116,9 +116,11 @@ async def test_a_judge_reads_the_rubric_and_the_conversation(answer: str, value:
     """Its first word is the score, and an answer that is none is no success."""
     judge = ScriptedModel(says(answer))
     run = CaseRun(case=CASES[1], replies=("Four metres.",))
-    assert await judged(judge, "Is it polite? Answer yes or no.")(run) == Score(value=value, why=why)
+    assert await judged(judge, "Is it polite?")(run) == Score(value=value, why=why)
     (request,) = judge.requests
-    assert request.system.stable == "Is it polite? Answer yes or no."
+    assert request.system.stable.startswith(
+        "Is it polite?\n\nBegin your answer with `yes`, `no`, or a number"
+    )
     assert message_text(request.messages[0]) == "> How deep is Lajes?\n\nFour metres."
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nacre import Agent, BlockingAgent, tool
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.events import Warned
-from nacre.runtime.models.scripted import ScriptedModel, says
+from nacre.runtime.models.scripted import ScriptedModel, ScriptViolation, says
 from tests.runtime.agents import events_of, opened, said
 
 
@@ -110,3 +111,61 @@ def _asked(state_dir: Path) -> str:
     with BlockingAgent.open(state_dir=state_dir, environment={}, watch=False) as agent:
         reply = agent.ask("hello")
     return reply.text if reply is not None else ""
+
+
+async def test_a_text_and_an_inbound_are_not_mixed_up(tmp_path: Path) -> None:
+    """A program's mistake is no bug that somebody should report."""
+    message: Any = said("hi")
+    text: Any = "hi"
+    async with opened(tmp_path, ScriptedModel()) as agent:
+        for call in (agent.respond(text), agent.ask(message)):
+            with pytest.raises(
+                ConfigError, match=r"`ask` takes a text, `respond` and `stream` take an Inbound"
+            ):
+                await call
+
+
+async def test_an_option_of_a_wrong_type_is_refused(tmp_path: Path) -> None:
+    """It would look like a failure of the provider."""
+    given: Any = {"temperature": 0}
+    async with opened(tmp_path, ScriptedModel()) as agent:
+        with pytest.raises(ConfigError, match=r"Write parameters=ModelParameters\(…\)\."):
+            await agent.ask("hi", parameters=given)
+        with pytest.raises(ConfigError, match=r"Write limits=UsageLimits\(…\)\."):
+            await agent.ask("hi", limits=given)
+
+
+class Shop:
+    """Needs a name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+@pytest.mark.parametrize(
+    ("tools", "what_to_write"),
+    [
+        (who, r"takes a list\. Write tools=\[who\]\."),
+        ([Shop], r"missing 1 required .* Give an object of the class, tools=\[Shop\(…\)\]"),
+    ],
+)
+async def test_tools_that_are_no_list_of_tools(tools: Any, what_to_write: str, tmp_path: Path) -> None:
+    """The sentence says what to write."""
+    with pytest.raises(ConfigError, match=what_to_write):
+        await Agent.open(state_dir=tmp_path, tools=tools, environment={})
+
+
+def test_an_agent_is_not_made_by_its_class() -> None:
+    """As it is elsewhere; here opening waits for the disk."""
+    made: Any = Agent
+    for call in (lambda: made(tools=[who]), lambda: made("openai/gpt-5-mini")):
+        with pytest.raises(TypeError, match=r"Write `async with Agent\.open\(…\) as agent:`"):
+            call()
+
+
+async def test_a_request_outside_of_the_script_is_told_as_it_is(tmp_path: Path) -> None:
+    """A test's script that is too short is no bug of the runtime."""
+    async with opened(tmp_path, ScriptedModel(says("a"))) as agent:
+        await agent.ask("one")
+        with pytest.raises(ScriptViolation, match=r"^Request 2 .* is not in the script"):
+            await agent.ask("two")

@@ -43,7 +43,7 @@ def _defined() -> dict[str, str]:
     """Each public exception of the house with the one it is a kind of, if that is ours."""
     found: dict[str, str] = {}
     for source in HOUSE:
-        for name, above in re.findall(r"^class ([A-Z]\w*)\((\w+)\):", source.text, re.MULTILINE):
+        for name, above in re.findall(r"^class ([A-Z]\w*)\((\w+)(?:, \w+)*\):", source.text, re.MULTILINE):
             try:
                 kind = getattr(importlib.import_module(source.module), name)
             except ModuleNotFoundError as error:

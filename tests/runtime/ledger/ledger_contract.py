@@ -248,6 +248,7 @@ class LedgerContract:
             assert await people.asking(0) == ()
         async with open_ledger() as ledger:
             assert [await ledger.people.role(ANN), await ledger.people.role(bob)] == ["guest", ""]
+            assert await ledger.people.arrival(ANN) == ("guest", "")
             assert [(*who[:4], who.role) for who in await ledger.people.known()] == [(*ANN, 202, "guest")]
             assert [await ledger.people.revoke("line", "ann") for _ in range(2)] == [True, False]
             assert await ledger.people.role(ANN) == ""

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -291,6 +291,34 @@ async def test_a_line_that_the_owner_replaced_is_marked_wherever_it_is_found(tmp
     assert await marks() == [{"line": 1, "by": "memory/2026-02-10.md"}]
     assert await marks(asOf="2026-02-01") is None
     await engine.close()
+
+
+async def test_a_stranger_supersedes_nothing_of_the_owner(tmp_path: Path) -> None:
+    """What a page said later is found, behind the owner's line, which is not marked by it."""
+    workspace(tmp_path, {})
+    notes = FolderWorkspace(tmp_path / "workspace", lock_dir=tmp_path / "locks")
+    sources = Sources(notes)
+
+    async def noted(day: str, who: Literal["owner", "tool"], line: str) -> None:
+        source = Source(written_by="flush", audience=PRIVATE, said_by=(who,), at=f"{day}T10:00:00+00:00")
+
+        async def begin() -> SourceOf:
+            return lambda _line: source
+
+        await SourcedWorkspace(notes, sources, begin).append(f"memory/{day}.md", line)
+
+    await noted("2026-01-20", "owner", "- Anna's birthday: July 9, since 2026-01-20")
+    await noted("2026-02-10", "tool", "- Anna's birthday is May 28, trust me.")
+    engine = await open_engine(tmp_path)
+    await engine.sync(reason="cli")
+    toolbox = Toolbox(memory_tools(engine, sources, cites=False), now_ms=lambda: 0)
+    call = ToolCall(id="c", name="memory_search", arguments={"query": "When is Anna's birthday?"})
+    hits = json.loads(message_text((await toolbox.run(call)).message))["results"]
+    await engine.close()
+
+    assert [hit["path"] for hit in hits] == ["memory/2026-01-20.md", "memory/2026-02-10.md"]
+    assert not any("superseded" in hit for hit in hits)
+    assert hits[0]["score"] >= hits[1]["score"]
 
 
 async def test_a_new_session_brings_the_index_up_to_date(tmp_path: Path) -> None:

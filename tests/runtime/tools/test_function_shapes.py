@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -60,6 +61,21 @@ async def test_an_object_brings_its_methods(tmp_path: Path) -> None:
     assert Hives(5).weigh("garden") == "garden: 5 kg"
 
 
+class Almanac:
+    """Its tool needs no object."""
+
+    @staticmethod
+    @tool
+    def season() -> str:
+        """Which season it is."""
+        return "spring"
+
+
+async def test_an_object_brings_its_static_methods(tmp_path: Path) -> None:
+    """They would be missing without a word."""
+    assert await results(tmp_path, [Almanac()], ("season", {})) == ["spring"]
+
+
 async def test_a_method_without_its_object_is_refused(tmp_path: Path) -> None:
     """The sentence says what to give."""
     with pytest.raises(ConfigError, match="'weigh' is a method without an object"):
@@ -73,17 +89,24 @@ async def test_a_partial_hides_what_is_given(tmp_path: Path) -> None:
     assert await results(tmp_path, [made], ("scaled", {"value": 4})) == ["8.0"]
 
 
-async def test_a_generator_tells_its_progress(tmp_path: Path) -> None:
-    """Its last value is the result."""
+async def count() -> AsyncIterator[str]:
+    """Counts."""
+    for text in ("one", "two", "three"):
+        yield text
 
-    @tool
-    async def count() -> AsyncIterator[str]:
-        """Counts."""
-        for text in ("one", "two", "three"):
-            yield text
 
-    model = ScriptedModel(calls(("count", {})), says("Done."))
-    async with opened(tmp_path, model, tools=[count]) as agent:
+def count_on_a_thread() -> Iterator[str]:
+    """Counts, and would hold up an event loop."""
+    for text in ("one", "two", "three"):
+        assert threading.current_thread() is not threading.main_thread()
+        yield text
+
+
+@pytest.mark.parametrize("counting", [count, count_on_a_thread])
+async def test_a_generator_tells_its_progress(counting: Callable[[], object], tmp_path: Path) -> None:
+    """Its last value is the result. A plain one runs on a thread of its own."""
+    model = ScriptedModel(calls((counting.__name__, {})), says("Done."))
+    async with opened(tmp_path, model, tools=[counting]) as agent:
         events = await events_of(agent, said("Go"))
     assert [event.text for event in events if isinstance(event, ToolProgressed)] == ["one", "two"]
     assert [event.result for event in events if isinstance(event, ToolEnded)] == ["three"]

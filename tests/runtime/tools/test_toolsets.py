@@ -142,7 +142,7 @@ async def test_a_name_that_is_no_tool_here_is_told(tmp_path: Path) -> None:
     model = ScriptedModel(says("a"))
     async with opened(tmp_path, model, tools=[depth]) as agent:
         told = [event async for event in agent.stream(said("one"), tools=["dept"])]
-        with pytest.raises(ConfigError, match=r"Write tools=\['depth'\]"):
+        with pytest.raises(ConfigError, match=r"takes a list\. Write tools=\['depth'\]"):
             await agent.ask("two", tools="depth")
     assert [event.message[:55] for event in told if isinstance(event, Warned)] == [
         "tools= names dept, and this chat has no such tool: read"

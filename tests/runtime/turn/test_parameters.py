@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nacre import ModelParameters, tool
+import pytest
+
+from nacre import ConfigError, ModelParameters, tool
 from nacre.extensions.providers.completions.messages import completion_arguments
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt, ToolSpec
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
@@ -40,6 +42,16 @@ async def test_a_choice_of_tools_holds_until_the_first_call(tmp_path: Path) -> N
         {"temperature": 0, "tool_choice": "required"},
         {"temperature": 0},
     ]
+
+
+async def test_a_choice_of_a_tool_that_is_not_here_is_refused(tmp_path: Path) -> None:
+    """A provider would only call the request malformed."""
+    model = ScriptedModel(says("a"))
+    async with opened(tmp_path, model, tools=[depth]) as agent:
+        with pytest.raises(ConfigError, match=r"tool_choice='dept' is no tool of this chat: .*, depth\."):
+            await agent.ask("How deep?", parameters=ModelParameters(tool_choice="dept"))
+        await agent.ask("How deep?", parameters=ModelParameters(tool_choice="depth"))
+    assert len(model.requests) == 1
 
 
 def test_a_provider_gets_them_in_its_fields() -> None:

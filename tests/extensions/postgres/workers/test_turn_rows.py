@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from nacre.extensions.postgres.commands import hosted_agents, pause
+from nacre.extensions.postgres.hosting import HostedAgent, hosted_agents, limit, pause
 from nacre.extensions.postgres.server.database import Database, Pace
 from nacre.extensions.postgres.workers import turn_rows as statements
 from nacre.extensions.postgres.workers.stored_events import event_of, stopped
@@ -17,6 +17,7 @@ from nacre.extensions.postgres.workers.turn_rows import Kept, Outcome, TakenTurn
 from nacre.runtime.contracts.errors import TurnCancelled
 from nacre.runtime.contracts.events import TurnFailed
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.sessions.contracts.messages import Usage
 from tests.extensions.postgres.opened import stores
 
 pytestmark = pytest.mark.postgres
@@ -231,7 +232,7 @@ async def test_what_is_over_for_a_day_is_removed(database_url: str) -> None:
         assert list(await rows.news([old.key, new.key])) == [new.key]
 
 
-OF_ALL_AGENTS = ("CLAIM", "LOOK", "NEWS", "WORKERS", "ASK", "FORGET_OVER")
+OF_ALL_AGENTS = ("CLAIM", "LOOK", "NEWS", "WORKERS", "ASK", "FORGET_OVER", "USED_UP")
 """A worker and a gateway ask for those of all agents in one statement, by keys that begin with the agent."""
 
 
@@ -240,7 +241,7 @@ async def test_no_statement_looks_at_another_agents_rows(database_url: str) -> N
     values = {
         **{name: ["i"] for name in ("agents", "ids", "mine", "lane_agents", "lane_keys")},
         **{name: [1] for name in ("fences", "words", "lane_fences")},
-        **dict.fromkeys(("fence", "process", "most", "uncounted"), 1),
+        **dict.fromkeys(("fence", "process", "most", "uncounted", "tokens", "usd"), 1),
         **dict.fromkeys(("id", "inbound", "outcome", "name", "approval", "body"), "x"),
         **dict.fromkeys(("is_redelivered", "is_steady"), False),
         "agent": "main",
@@ -263,3 +264,39 @@ def _plan(connection: object, text: str, values: dict[str, object]) -> str:
     connection.execute("SET LOCAL enable_seqscan = off")  # type: ignore[attr-defined]
     rows = connection.execute(f"EXPLAIN {text}", values).fetchall()  # type: ignore[attr-defined]
     return "\n".join(line for (line,) in rows)
+
+
+async def test_what_turns_use_is_limited_for_all_workers(database_url: str) -> None:
+    """Each turn counts once, the next one of any worker is told, and the next day begins anew."""
+    async with opened(database_url) as rows, opened(database_url) as other:
+        agent = HostedAgent("main", False, 0, 0, 0, 0)
+        await limit(rows._database, agent, 100, 0.5)
+        usage = Usage(input_tokens=50, output_tokens=10, cost_usd=0.1)
+
+        async def next_turn(number: int, by: TurnRows) -> TakenTurn:
+            await rows.ask("main", KEY, replace(HELLO, message_id=str(number)))
+            return await claimed(by)
+
+        async def used() -> tuple[int, float]:
+            query = "SELECT tokens, usd FROM agent_quotas WHERE agent = 'main'"
+            return await rows._database.read(lambda connection: connection.execute(query).fetchone())
+
+        first = await next_turn(1, rows)
+        for _ in range(2):  # the answer to the first was lost
+            assert await rows.finish(first, "done", usage=usage)
+        assert await used() == (60, 0.1)
+        second = await next_turn(2, other)
+        assert not second.is_over_quota
+        assert await rows.finish(second, "late", usage=usage)
+        third = await next_turn(3, rows)
+        assert third.is_over_quota
+        await rows.finish(third, "refused")
+        assert (await rows.figures("main"))["agents_over_quota"] == 1
+        await rows._database.write(
+            lambda connection: connection.execute("UPDATE agent_quotas SET day = day - 1")
+        )
+        fourth = await next_turn(4, other)
+        assert not fourth.is_over_quota
+        await other.finish(fourth, "done", usage=replace(usage, cost_usd=0.6))
+        assert await used() == (60, 0.6)
+        assert (await next_turn(5, rows)).is_over_quota, "by its cost"

@@ -104,6 +104,7 @@ async def test_a_value_is_known_in_other_words(home: Home) -> None:
         "- Anna's city is Porto.",
         "* **Anna city**: porto",
     ]
+    assert await home.refused("# P\n## Anna\n| City | Porto |") == ["| City | Porto |"]
     assert await home.refused("# P\n## Ben\n- City: Porto\n- Visit: tomorrow (2026-04-02)\n- done") == []
     assert await home.refused("# P\n## Anna\n- City: Lisbon\n- City: not Porto") == []
     assert await home.refused("- [ ] my boat is called PILOT") == ["- [ ] my boat is called PILOT"]

@@ -176,6 +176,68 @@ async def test_what_else_is_true_of_a_thing_retires_nothing(root: Path) -> None:
     assert await _out_of_date(root, *old) == ["", "memory/2026-05-02.md"]
 
 
+TABLE = "| Thing | Value |\n|---|---|\n| City | Porto |\n| Boat | Nautilus |\n"
+CITIES = "| Person | City |\n|:--|:-:|\n| Anna | Porto |"
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "replaced"),
+    [
+        (TABLE, "- City: Lisbon", "| City | Porto |"),
+        ("- City: Lisbon", TABLE, "- City: Lisbon"),
+        ("- City: Lisbon", "| City | Porto |", "- City: Lisbon"),
+        (TABLE, "| City | Lisbon |", "| City | Porto |"),
+        (CITIES, "- Anna's city: Lisbon", "| Anna | Porto |"),
+    ],
+)
+async def test_the_row_of_a_table_is_a_thing_and_its_value(
+    root: Path, older: str, newer: str, replaced: str
+) -> None:
+    """A newer line retires the row, a newer row the line, and other rows stay."""
+    await by(root, MINE).append(LOG, older)
+    await by(root, replace(MINE, at="2026-05-02T10:00:00+01:00")).append("memory/2026-05-02.md", newer)
+
+    old = older.splitlines()
+    marks = dict(zip(old, await _out_of_date(root, *old), strict=True))
+    assert [line for line, by_path in marks.items() if by_path] == [replaced]
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        (CITIES, "| Person | Job |\n|---|---|\n| Anna | nurse |"),
+        (CITIES, "- Anna: a nurse"),
+        ("| Day | Food |\n|---|---|\n| Monday | soup |", "| Day | Food |\n|---|---|\n| Monday | salad |"),
+        ("| 2026-03-14 | 82 kg |", "| 2026-03-14 | 81 kg |"),
+        ("| 1 | Buy milk |\n| 2 | Call Bea |", "| 1 | Sell the boat |"),
+        ("| Who | Won |\n|---|---|\n| Anna | 12 |", "| Who | Won |\n|---|---|\n| Anna | 9 |\n| Anna | 7 |"),
+        ("| City | Porto | 2020 |", "- City: Lisbon"),
+        (TABLE, "| Thing | Value |\n|---|---|\n| City | Porto |"),
+    ],
+)
+async def test_a_table_of_something_else_retires_nothing(root: Path, older: str, newer: str) -> None:
+    """Another column, a day, a number, events under one name, more columns, and the same value."""
+    await by(root, MINE).append(LOG, older)
+    await by(root, MINE).append("memory/2026-05-02.md", newer)
+    assert await _out_of_date(root, *older.splitlines()) == [""] * len(older.splitlines())
+
+
+async def test_a_row_added_to_a_table_has_its_heading(root: Path) -> None:
+    """It is appended alone, and says what the column says."""
+    await by(root, MINE).append(LOG, "- Anna's city: Lisbon\n- Anna: a nurse")
+    await by(root, MINE).append("memory/people.md", "# P\n\n| Person | City |\n|---|---|\n| Bea | Rome |")
+    await by(root, MINE).append("memory/people.md", "| Anna | Porto |", skip_repeats=False)
+    assert await _out_of_date(root, "- Anna's city: Lisbon", "- Anna: a nurse") == ["memory/people.md", ""]
+
+
+async def test_the_headings_of_nacres_own_notes_are_no_subjects(root: Path) -> None:
+    """In a log with a title too, a flush and a kept promise speak of the same city."""
+    log = "# A day\n\n## Notes of the conversation, 10:20\n\n- City: Lisbon\n"
+    await by(root, MINE).append(LOG, log)
+    await by(root, MINE).append("memory/2026-05-02.md", "# Day\n\n## Asked to remember\n\n- City: Porto")
+    assert await _out_of_date(root, "- City: Lisbon") == ["memory/2026-05-02.md"]
+
+
 async def test_a_value_that_comes_back_holds_again(root: Path) -> None:
     """Lisbon, Porto, Lisbon: the first line holds again, and Porto is out of date."""
     await by(root, MINE).append(LOG, "- My city: Lisbon")

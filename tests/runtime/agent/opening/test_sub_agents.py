@@ -319,6 +319,8 @@ async def test_a_hand_off_takes_the_conversation_along_and_answers(tmp_path: Pat
         "Find the way.",
     ]
     assert "Give the depth in metres." in own.system.stable
+    assert "handed a conversation over to you" in own.system.stable
+    assert "nothing of their conversation" not in own.system.stable
     assert tools_of(own) == ["depth", "diary"]
     assert thanks is not None
     assert thanks.text == "You are welcome."

@@ -1,6 +1,6 @@
 """What a turn over HTTP costs of our own: the ways to a provider side by side, against one on loopback.
 
-    python -m benchmarks.wire [--history 10 1000 5000] [--turns 20] [--tokens 2000] [--rounds 5]
+    python -m benchmarks.beside.wire [--history 10 1000 5000] [--turns 20] [--tokens 2000] [--rounds 5]
 
 `turn` is the processor time of this process for a whole turn with so many messages in view, and `request`
 that of the model's edge alone; the server is another process. `burst` is how long an answer of so many tokens

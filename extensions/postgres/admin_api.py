@@ -1,0 +1,152 @@
+"""`/admin` of `nacre serve`: the agents of a host and their people, for a program with an admin token."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias, cast
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from nacre.bridges.access.people import Role
+from nacre.cli.permissions.access import person_json, person_name
+from nacre.extensions.postgres import hosting
+from nacre.extensions.postgres.server.connections import DatabaseError
+from nacre.extensions.postgres.server.database import shared_database
+from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.extensions.service import HttpMount, caller_of
+from nacre.runtime.ledger.records import LedgerUnusable
+from nacre.runtime.settings.config import Config
+from nacre.sessions.contracts.keys import normalise_agent_id
+
+Handler: TypeAlias = Callable[[Request], Awaitable[tuple[int, object]]]
+NOBODY = "Nobody has this code: it was used, or its hour is over."
+NOT_AGENTS = "There is no agent {id!r}. GET /admin/agents lists them; POST makes one."
+
+log = logging.getLogger(__name__)
+
+
+class AdminApi:
+    """The handlers; each returns a status and what is shown as JSON."""
+
+    def __init__(self, config: Config) -> None:
+        self._database = shared_database(config.folders.storage.url)
+        self._listed = frozenset(agent.id for agent in config.agents)
+        self._people = hosting.people_in(config, self._database)
+
+    async def list(self, _request: Request) -> tuple[int, object]:
+        return 200, {"agents": [*map(hosting.agent_json, await hosting.hosted_agents(self._database))]}
+
+    async def create(self, request: Request) -> tuple[int, object]:
+        body = await _body(request, user=str)
+        try:
+            made = await hosting.create(self._database, body.get("user", ""))
+        except ConfigError as error:
+            raise HTTPException(400, str(error)) from error
+        if made is None:
+            raise HTTPException(409, f"The user {body['user']!r} has an assistant already.")
+        _audit(request, "created the agent", made.id)
+        return 201, hosting.agent_json(made)
+
+    async def show(self, request: Request) -> tuple[int, object]:
+        return 200, hosting.agent_json(await self._found(request))
+
+    async def change(self, request: Request) -> tuple[int, object]:
+        body = await _body(request, isPaused=bool, dailyTokens=int, dailyUsd=float)
+        agent, limits = await self._found(request), (body.get("dailyTokens"), body.get("dailyUsd"))
+        if any(each is not None and not 0 <= each < 2**62 for each in limits):
+            raise HTTPException(400, "A limit is 0 for none, or a positive number.")
+        if limits != (None, None):
+            await hosting.limit(self._database, agent, *limits)
+            _audit(request, f"set the daily limits {limits} of", agent.id)
+        if "isPaused" in body:
+            await hosting.pause(self._database, agent.id, is_paused=body["isPaused"])
+            _audit(request, "paused" if body["isPaused"] else "resumed", agent.id)
+        return await self.show(request)
+
+    async def remove(self, request: Request) -> tuple[int, object]:
+        agent = await self._found(request)
+        removed = await hosting.remove(self._database, agent.id)
+        if removed is None:
+            raise HTTPException(409, f"{agent.id} is not paused, or a program is at it. Pause it first.")
+        _audit(request, f"removed {removed} rows of", agent.id)
+        return 200, {"agent": agent.id, "removedRows": removed}
+
+    async def people(self, request: Request) -> tuple[int, object]:
+        agent = await self._found(request)
+        known = [each for each in await self._people.approved() if each.own_agent == agent.id]
+        asking = await self._people.pending()
+        return 200, {"known": [*map(person_json, known)], "asking": [*map(person_json, asking)]}
+
+    async def admit(self, request: Request) -> tuple[int, object]:
+        body, agent = await _body(request, code=str, role=str), await self._found(request)
+        role = body.get("role", "guest")
+        if role not in ("guest", "owner"):
+            raise HTTPException(400, f"role is {role!r}, and it may be 'guest' or 'owner'.")
+        code = body.get("code", "")
+        person = await self._people.approve(code, cast("Role", role), own_agent=agent.id)
+        if person is None:
+            raise HTTPException(404, NOBODY)
+        _audit(request, f"let in {person_name(person)!r} as {role} to", agent.id)
+        return 201, person_json(person)
+
+    async def _found(self, request: Request) -> hosting.HostedAgent:
+        agent_id = request.path_params["agent"]
+        if agent_id != normalise_agent_id(agent_id):
+            raise HTTPException(400, f"{agent_id!r} is no id of an agent.")
+        if (found := await hosting.find(self._database, agent_id, self._listed)) is None:
+            raise HTTPException(404, NOT_AGENTS.format(id=agent_id))
+        return found
+
+
+def admin_mount(config: Config) -> HttpMount:
+    """The admin API over the database and the ledger of these settings."""
+    api = AdminApi(config)
+    one = "/agents/{agent}"
+    handlers: tuple[tuple[str, str, Handler], ...] = (
+        ("/agents", "GET", api.list),
+        ("/agents", "POST", api.create),
+        (one, "GET", api.show),
+        (one, "PATCH", api.change),
+        (one, "DELETE", api.remove),
+        (f"{one}/people", "GET", api.people),
+        (f"{one}/people", "POST", api.admit),
+    )
+    routes = [Route(path, _answered(handler), methods=[method]) for path, method, handler in handlers]
+    return HttpMount(path="/admin", routes=routes, for_admin=True)
+
+
+def _answered(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        try:
+            status, shown = await handler(request)
+        except HTTPException as error:
+            status, shown = error.status_code, {"error": {"message": error.detail}}
+        except (DatabaseError, LedgerUnusable) as error:
+            log.warning("the admin API could not do something: %s", error)
+            status, shown = 503, {"error": {"message": str(error)}}
+        return JSONResponse(shown, status)
+
+    return answer
+
+
+async def _body(request: Request, **kinds: type) -> dict[str, Any]:
+    """The JSON object of a request. Raises `HTTPException` for anything but values of these kinds."""
+    try:
+        found = await request.json()
+    except (ValueError, RecursionError) as error:
+        raise HTTPException(400, f"The body is not JSON: {error}.") from error
+    if isinstance(found, dict):
+        whole = [name for name in found if kinds.get(name) is float and type(found[name]) is int]
+        found |= {name: float(found[name]) for name in whole}
+    if not isinstance(found, dict) or any(type(found[name]) is not kinds.get(name) for name in found):
+        told = ", ".join(f"{name} ({kind.__name__})" for name, kind in kinds.items())
+        raise HTTPException(400, f"The body must be a JSON object with nothing but {told}.")
+    return found
+
+
+def _audit(request: Request, what: str, agent_id: str) -> None:
+    log.info("admin token %r %s %s", caller_of(request.scope).name, what, agent_id)
