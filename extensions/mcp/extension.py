@@ -32,6 +32,6 @@ def tool_servers(config: Config, now: Clock) -> ToolSource:
 def notes_mount(configs: Mapping[str, Config], now: Clock) -> HttpMount:
     """The notes of these agents for MCP clients; no index is opened yet."""
     from nacre import __version__
-    from nacre.extensions.mcp.server.http_mount import memory_mount
+    from nacre.extensions.mcp.server.server import memory_mount
 
     return memory_mount(configs, now=now, version=__version__)

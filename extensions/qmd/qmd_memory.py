@@ -21,6 +21,7 @@ from nacre.extensions.qmd.home import (
     Collection,
     QmdHome,
     SessionExports,
+    Upkeep,
     holder,
     named,
     wanted_collections,
@@ -37,7 +38,6 @@ from nacre.extensions.qmd.program import (
     program_environment,
     refuses_option,
 )
-from nacre.extensions.qmd.upkeep import Upkeep
 from nacre.memory.contracts.errors import MemoryIndexError, ReadRefused
 from nacre.memory.contracts.notes import NoteBytes
 from nacre.memory.contracts.records import (

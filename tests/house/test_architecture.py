@@ -64,7 +64,7 @@ OPENERS = {
     "extensions/backup/commands.py": "each file of a backup, and the archive",
     "extensions/backup/restore.py": "archives, and what was in them",
     "extensions/backup/encryption.py": "the key of an archive, and pipes to what encrypts it",
-    "extensions/importers/command.py": "what another program left, which is only read",
+    "extensions/importers/sources/pieces.py": "what another program left, which is only read",
     "cli/talk/keyboard/attached_files.py": "the files that the owner sends along",
     "cli/talk/keyboard/prompt.py": "the line history",
     "extensions/discord/bridge.py": "which chats are looked through after a pause",

@@ -33,7 +33,7 @@ ALLOWED = {
     "extensions/curation/consolidation.py": "a file of its own, written as safely",
     "cli/memory/remembered_search.py": "a file of its own, written as safely",
     "cli/setup/config/changing.py": "the owner's settings, written as safely",
-    "extensions/importers/run.py": "a file of its own, written as safely",
+    "extensions/importers/command.py": "a file of its own, written as safely",
     "extensions/http/server/tokens.py": "a file of its own, written as safely",
     "extensions/postgres/session_store.py": "names, words and upkeep follow the rules of files",
     "extensions/backup/commands.py": "holds the index of sessions still while it is copied",

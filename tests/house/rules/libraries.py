@@ -106,7 +106,7 @@ LIBRARIES = {
     "sse_starlette": ("extensions/http/openai/*.py", "extensions/http/page/conversations.py", "web.py"),
     "starlette": (
         "extensions/http/**/*.py",
-        "extensions/mcp/server/http_mount.py",
+        "extensions/mcp/server/server.py",
         "extensions/postgres/admin_api.py",
         "web.py",
     ),

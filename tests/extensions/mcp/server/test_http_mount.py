@@ -17,7 +17,7 @@ pytest.importorskip("starlette", reason="the extra serve is not installed: make 
 from nacre.extensions.http.server.server import HttpServer
 from nacre.extensions.http.server.tokens import Tokens
 from nacre.extensions.mcp.client.servers import ToolServers
-from nacre.extensions.mcp.server.http_mount import memory_mount
+from nacre.extensions.mcp.server.server import memory_mount
 from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.settings.config import load_config
