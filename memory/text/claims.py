@@ -81,10 +81,15 @@ class Claim:
         self._bare = _EMPHASIS.sub("", line[marks.end() if marks else 0 :]).strip()
         self._folded = fold(self._bare)
 
+    @property
+    def is_short(self) -> bool:
+        """Whether the line is as short as a note, and no paragraph."""
+        return len(self._bare) <= _MOST_CHARS
+
     @cached_property
     def is_statement(self) -> bool:
         """Whether the line is one short statement and not conversation."""
-        return len(self._bare) <= _MOST_CHARS and not _TALK.search(self._bare)
+        return self.is_short and not _TALK.search(self._bare)
 
     @cached_property
     def values(self) -> Mapping[Thing, frozenset[str]]:
