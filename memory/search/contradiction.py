@@ -48,6 +48,11 @@ class Intent(Record):
     names: frozenset[int]
     until: date | None
     asks_now: bool
+    has_case: bool
+
+    @property
+    def may_be_changed(self) -> bool:
+        return bool((self.asks_now or self.until) and (self.names or not self.has_case))
 
 
 class Supersession(Record):
@@ -130,6 +135,7 @@ def intent_of(text: str, finder: Finder, days: Sequence[DayRange], rest: str) ->
         names=about & finder.look(" ".join(word for word in text.split() if word[0].isupper())).terms,
         until=max((span.last for span in days), default=None),
         asks_now=text.rstrip().endswith(("?", "\uff1f")) and not claim.asks_about_past,
+        has_case=text.lower() != text.upper(),
     )
 
 
@@ -148,14 +154,10 @@ def corrected_order(
     hits = _latest_first(hits, lines, intents)
     first = {item.chunk_id for item, _ in hits}
     hits += others
-    lines += _lines(others, chunks, intents)
-    for newer, older in (*_beside_undated(lines), *_told_changes(hits, chunks, intents)):
-        if older.chunk_id in first:
-            hits = _in_time(hits, newer, older, intents)
+    for newer, older in (*_beside_undated(lines), *_told_changes(hits, chunks, intents, first)):
+        hits = _in_time(hits, newer, older, intents)
     supersessions: list[Supersession] = []
     for newer, older in _later_claims(lines):
-        if older.chunk_id not in first:
-            continue
         hits = _in_time(hits, newer, older, intents)
         # A mark needs more of the question than a place does: half of all terms, those of days too.
         if (intent := intents[older.chunk_id]) and 2 * len(older.terms) < len(intent.finder.terms):
@@ -192,13 +194,17 @@ def _lines(
             yield from [line] if is_one else [replace(line, claim=one) for one in line.claim.sentences]
 
 
-def _said(chunk: Chunk, chunk_id: int, intent: Intent, *, below: bool = False) -> Iterator[_Line]:
-    # The lines with a term of the question, with those of the headings above: "car: Golf" below "# Ada". With
-    # `below`, also lines whose headings alone have one.
+def _said(
+    chunk: Chunk, chunk_id: int, intent: Intent, *, below: bool = False, among: Sequence[int] | None = None
+) -> Iterator[_Line]:
+    # The lines, or those `among` them, with a term of the question, with those of the headings above: "car:
+    # Golf" below "# Ada". With `below`, also lines whose headings alone have one.
+    if among is not None and not among:
+        return
     texts, found = chunk.text.split("\n"), intent.finder.look(chunk.text).lines
     in_headings = any(found[at] & intent.about for at in found if HEADING.match(texts[at]))
     in_headings = in_headings or any(intent.finder.look(text).terms for text in chunk.heading_path)
-    for at in range(len(texts)) if below and in_headings else found:
+    for at in among or (range(len(texts)) if below and in_headings else found):
         terms = found.get(at, frozenset()) & intent.about
         if HEADING.match(texts[at]) or not (terms or (below and texts[at])):
             continue
@@ -267,22 +273,31 @@ def _beside_undated(lines: Sequence[_Line]) -> Iterator[_Pair]:
 
 
 def _told_changes(
-    groups: Sequence[HitGroup], chunks: Mapping[int, Chunk], intents: Mapping[int, Intent | None]
+    groups: Sequence[HitGroup],
+    chunks: Mapping[int, Chunk],
+    intents: Mapping[int, Intent | None],
+    first: Collection[int],
 ) -> Iterator[_Pair]:
     # Whoever tells that something has changed names whom it concerns, and mostly the thing or its old value.
     # If not even that, what is near to the question concerns its thing.
-    said: list[_Line] = []
-    for item, _ in groups:
-        intent, chunk = intents[item.chunk_id], chunks[item.chunk_id]
-        if intent is not None and (intent.asks_now or intent.until):
-            lines = _said(chunk, item.chunk_id, intent, below=True)
-            said += (line for line in lines if line.claim.is_short and not is_chat(chunk.text, line.at))
-    near = {item.chunk_id for item, _ in groups if item.is_near}
-    changes = [line for line in said if line.day and line.claim.is_change]
+    asked = [
+        (chunks[item.chunk_id], item.chunk_id, intent)
+        for item, _ in groups
+        if (intent := intents[item.chunk_id]) is not None and intent.may_be_changed
+    ]
+    changes = [line for one in asked for line in _changed(*one)]
+    if not changes:
+        return
     changes.sort(key=_Line.day_or_first, reverse=True)
-    for older in said if changes else ():
+    near = {item.chunk_id for item, _ in groups if item.is_near}
+    said = (
+        line for one in asked if one[1] in first for line in _said(*one, below=True) if line.claim.is_short
+    )
+    for older in said:
         intent = intents[older.chunk_id]
         if intent is None or 2 * len(older.terms) < len(intent.about) or older.claim.is_change:
+            continue
+        if is_chat(older.chunk.text, older.at):
             continue
         names = older.terms & intent.names
         if intent.names and not names:
@@ -293,6 +308,14 @@ def _told_changes(
             is_near = bool(names) and near.issuperset((newer.chunk_id, older.chunk_id))
             if is_near or (_are_about_one_matter(newer, older) and len(newer.stems & older.stems) > 1):
                 yield newer, older
+
+
+def _changed(chunk: Chunk, chunk_id: int, intent: Intent) -> Iterator[_Line]:
+    found, texts = intent.finder.look(chunk.text).lines, chunk.text.split("\n")
+    named = [at for at, terms in found.items() if terms & intent.names or not intent.names]
+    among = [at for at in named if (claim := Claim(texts[at])).is_short and claim.is_change]
+    lines = _said(chunk, chunk_id, intent, among=among)
+    return (line for line in lines if line.day and not is_chat(chunk.text, line.at))
 
 
 def _tells_of_change(newer: _Line, older: _Line) -> bool:

@@ -114,13 +114,7 @@ class Claim:
     @cached_property
     def is_change(self) -> bool:
         """Whether the line itself says that something has changed."""
-        tokens = _TOKEN.findall(self._folded)
-        if any(sign in self._folded for sign in _table("is different, among characters")):
-            return True
-        changes, spoken = _table("is different"), f" {' '.join(tokens)} "
-        return not changes.isdisjoint(tokens) or any(
-            " " in words and f" {words} " in spoken for words in changes
-        )
+        return tells_of_change(self._bare)
 
     @cached_property
     def words(self) -> Sequence[tuple[str, bool]]:
@@ -261,6 +255,16 @@ def says_otherwise(newer: Claim, older: Claim) -> bool:
     return is_change and is_short and begin_alike(newer, older)
 
 
+def tells_of_change(text: str) -> bool:
+    """Whether a text has a word for a change."""
+    folded = fold(text)
+    tokens = _TOKEN.findall(folded)
+    if any(sign in folded for sign in _table("is different, among characters")):
+        return True
+    changes, spoken = _table("is different"), f" {' '.join(tokens)} "
+    return not changes.isdisjoint(tokens) or any(words in spoken for words in _table_of_phrases())
+
+
 def begin_alike(one: Claim, other: Claim) -> bool:
     """Whether the first significant words of two lines are the same."""
     return next(iter(one.stems), "") == next(iter(other.stems), None)
@@ -269,6 +273,11 @@ def begin_alike(one: Claim, other: Claim) -> bool:
 @cache
 def _table(kind: str) -> frozenset[str]:
     return frozenset(map(fold, claim_words(kind)))
+
+
+@cache
+def _table_of_phrases() -> tuple[str, ...]:
+    return tuple(f" {words} " for words in _table("is different") if " " in words)
 
 
 def _in_reach(clause: str) -> Iterator[tuple[str, bool]]:
