@@ -41,7 +41,7 @@ OTHERS: tuple[tuple[ModuleType, str, tuple[float, ...]], ...] = (
     (contradiction, "ALIKE", (1.01,)),
     (contradiction, "LINES", (1, 4)),
     (scoring, "_VECTORS", (0.75, 0.99)),
-    (scoring, "_EXAMINED", (3, 12)),
+    (scoring, "EXAMINED", (3, 12)),
     (scoring, "_NEEDED", (1.375, 5.5)),
     (scoring, "_MOST_TERMS", (10, 40)),
     (scoring, "_NO_CHANCE", (37, 150)),
@@ -67,8 +67,8 @@ def found_again(item: Recorded) -> list[Place]:
     ranked = ranking.rank(found.candidates, found.facts, HYBRID, count=count, min_score=None, now=item.now)
     ids = [one.chunk_id for one in ranked]
     ranked = ranking.placed(ranked, item.chunks)
-    groups = searching.grouped(ranked, item.chunks, dict.fromkeys(ids, found.finder))[:count]
-    groups, _ = contradiction.corrected_order(groups, item.chunks, dict.fromkeys(ids, found.intent))
+    groups = searching.grouped(ranked, item.chunks, dict.fromkeys(ids, found.finder))
+    groups, _ = contradiction.corrected_order(groups, item.chunks, dict.fromkeys(ids, found.intent), count)
     shown = [item.chunks[one.chunk_id] for one, _ in groups[:COUNT]]
     return [Place(chunk.path, chunk.start_line, chunk.end_line) for chunk in shown]
 

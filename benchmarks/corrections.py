@@ -225,6 +225,8 @@ async def _ask(
     now = await engine.search(pair.ask)
     then = await engine.search(pair.ask, as_of=AS_OF)
     march = await engine.search(pair.was or pair.ask)
+    if problem := next((each.degraded for each in (now, then, march) if each.degraded), ""):
+        raise SystemExit(problem)
     counts.pairs += 1
     older, newer = (place_of(now.hits, folder, line) for line in (pair.older, pair.newer))
     first = newer < older or older == newer < 99 if pair.was else max(older, newer) < 99

@@ -17,7 +17,7 @@ from nacre.memory.search.ranking import Ranked
 from nacre.memory.text.chunker import day_in
 from nacre.memory.text.claims import Claim, begin_alike, has_other_value, says_otherwise
 from nacre.memory.text.days.ranges import DayRange
-from nacre.memory.text.evidence import Finder, fold
+from nacre.memory.text.evidence import Finder, fold, stem
 from nacre.memory.text.markdown_blocks import HEADING, ITEM, outline
 from nacre.memory.text.speakers import is_chat
 from nacre.record import Record
@@ -37,15 +37,22 @@ _Pair = tuple["_Line", "_Line"]
 class Intent(Record):
     """What a wording asks for: `finder` finds its terms, `denied` are the numbers of the negated ones.
 
-    `about` are the numbers of the terms that do not only name days. `until` is the last day that the wording
-    names, if any. `asks_now`: it is a question about what is so now.
+    `about` are the numbers of the terms that do not only name days, `names` those of them with a capital
+    letter. `until` is the last day that the wording names, if any. `asks_now`: it is a question about what
+    is so now.
     """
 
     finder: Finder
     denied: frozenset[int]
     about: frozenset[int]
+    names: frozenset[int]
     until: date | None
     asks_now: bool
+    has_case: bool
+
+    @property
+    def may_be_changed(self) -> bool:
+        return bool((self.asks_now or self.until) and (self.names or not self.has_case))
 
 
 class Supersession(Record):
@@ -82,6 +89,16 @@ class _Line(Record):
         """The day in the nearest heading that has one, otherwise the day of the chunk."""
         return next((day for text in reversed(self.headings) if (day := day_in(text))), self.chunk.date)
 
+    def day_or_first(self) -> date:
+        return self.day or date.min
+
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        """The stems of the line and of the headings above, without "'s"."""
+        claims = (self.claim, *(Claim(text.lstrip("# ")) for text in self.above))
+        words = (word for claim in claims for word in claim.stems)
+        return frozenset(stem(word.removesuffix("'s").removesuffix("’s")) for word in words)
+
     @cached_property
     def above(self) -> frozenset[str]:
         texts = self.chunk.text.split("\n")
@@ -110,30 +127,34 @@ class _Sense(Record):
 
 def intent_of(text: str, finder: Finder, days: Sequence[DayRange], rest: str) -> Intent:
     """What `text` asks for; `rest` is what it says beside the `days` that it names."""
-    claim = Claim(text)
+    claim, about = Claim(text), finder.look(rest).terms
     return Intent(
         finder=finder,
         denied=claim.having(finder.terms, denied=True),
-        about=finder.look(rest).terms,
+        about=about,
+        names=about & finder.look(" ".join(word for word in text.split() if word[0].isupper())).terms,
         until=max((span.last for span in days), default=None),
         asks_now=text.rstrip().endswith(("?", "\uff1f")) and not claim.asks_about_past,
+        has_case=text.lower() != text.upper(),
     )
 
 
 def corrected_order(
-    groups: Sequence[HitGroup], chunks: Mapping[int, Chunk], intents: Mapping[int, Intent | None]
+    groups: Sequence[HitGroup], chunks: Mapping[int, Chunk], intents: Mapping[int, Intent | None], count: int
 ) -> tuple[list[HitGroup], list[Supersession]]:
     """The hits, each right one before the ones that it contradicts, and what of them is superseded.
 
     `intents` has the intent of the wording that found each chunk. If a question names days, what was so at
-    their end comes first.
+    their end comes first. What is behind the first `count` only moves if it corrects one of them.
     """
-    lines = list(_lines(groups, chunks, intents))
-    hits = list(groups)
+    hits, others = list(groups[:count]), groups[count:]
+    lines = list(_lines(hits, chunks, intents))
     for right, wrong in _right_senses(lines, intents):
         hits = _put_before(hits, right, wrong)
     hits = _latest_first(hits, lines, intents)
-    for newer, older in _beside_undated(lines):
+    first = {item.chunk_id for item, _ in hits}
+    hits += others
+    for newer, older in (*_beside_undated(lines), *_told_changes(hits, chunks, intents, first)):
         hits = _in_time(hits, newer, older, intents)
     supersessions: list[Supersession] = []
     for newer, older in _later_claims(lines):
@@ -173,13 +194,19 @@ def _lines(
             yield from [line] if is_one else [replace(line, claim=one) for one in line.claim.sentences]
 
 
-def _said(chunk: Chunk, chunk_id: int, intent: Intent) -> Iterator[_Line]:
-    # The lines with a term of the question, with those of the headings above: "car: Golf" below "# Ada".
+def _said(
+    chunk: Chunk, chunk_id: int, intent: Intent, *, below: bool = False, among: Sequence[int] | None = None
+) -> Iterator[_Line]:
+    # The lines, or those `among` them, with a term of the question, with those of the headings above: "car:
+    # Golf" below "# Ada". With `below`, also lines whose headings alone have one.
+    if among is not None and not among:
+        return
     texts, found = chunk.text.split("\n"), intent.finder.look(chunk.text).lines
     in_headings = any(found[at] & intent.about for at in found if HEADING.match(texts[at]))
     in_headings = in_headings or any(intent.finder.look(text).terms for text in chunk.heading_path)
-    for at, terms in found.items():
-        if HEADING.match(texts[at]) or not (terms := terms & intent.about):
+    for at in among or (range(len(texts)) if below and in_headings else found):
+        terms = found.get(at, frozenset()) & intent.about
+        if HEADING.match(texts[at]) or not (terms or (below and texts[at])):
             continue
         line = _Line(chunk=chunk, chunk_id=chunk_id, at=at, terms=terms, claim=Claim(texts[at]))
         if in_headings:
@@ -243,6 +270,52 @@ def _beside_undated(lines: Sequence[_Line]) -> Iterator[_Pair]:
                 and (has_other_value(newer.claim, older.claim) or _tells_of_change(newer, older))
             ):
                 yield newer, older
+
+
+def _told_changes(
+    groups: Sequence[HitGroup],
+    chunks: Mapping[int, Chunk],
+    intents: Mapping[int, Intent | None],
+    first: Collection[int],
+) -> Iterator[_Pair]:
+    # Whoever tells that something has changed names whom it concerns, and mostly the thing or its old value.
+    # If not even that, what is near to the question concerns its thing.
+    asked = [
+        (chunks[item.chunk_id], item.chunk_id, intent)
+        for item, _ in groups
+        if (intent := intents[item.chunk_id]) is not None and intent.may_be_changed
+    ]
+    changes = [line for one in asked for line in _changed(*one)]
+    if not changes:
+        return
+    changes.sort(key=_Line.day_or_first, reverse=True)
+    near = {item.chunk_id for item, _ in groups if item.is_near}
+    said = (
+        line for one in asked if one[1] in first for line in _said(*one, below=True) if line.claim.is_short
+    )
+    for older in said:
+        intent = intents[older.chunk_id]
+        if intent is None or 2 * len(older.terms) < len(intent.about) or older.claim.is_change:
+            continue
+        if is_chat(older.chunk.text, older.at):
+            continue
+        names = older.terms & intent.names
+        if intent.names and not names:
+            continue
+        for newer in changes:
+            if newer.day_or_first() <= older.day_or_first() or not names <= newer.terms:
+                continue
+            is_near = bool(names) and near.issuperset((newer.chunk_id, older.chunk_id))
+            if is_near or (_are_about_one_matter(newer, older) and len(newer.stems & older.stems) > 1):
+                yield newer, older
+
+
+def _changed(chunk: Chunk, chunk_id: int, intent: Intent) -> Iterator[_Line]:
+    found, texts = intent.finder.look(chunk.text).lines, chunk.text.split("\n")
+    named = [at for at, terms in found.items() if terms & intent.names or not intent.names]
+    among = [at for at in named if (claim := Claim(texts[at])).is_short and claim.is_change]
+    lines = _said(chunk, chunk_id, intent, among=among)
+    return (line for line in lines if line.day and not is_chat(chunk.text, line.at))
 
 
 def _tells_of_change(newer: _Line, older: _Line) -> bool:

@@ -17,12 +17,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from functools import cache
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from nacre.memory.contracts.records import Chunk, ChunkPlace, HitExplanation
 from nacre.memory.contracts.store import Scores
 from nacre.memory.search.scoring import (
+    EXAMINED,
     LEAST_SHARE,
     USUAL_MIN_SCORE,
     Candidates,
@@ -49,6 +50,12 @@ class Ranked(Record):
     chunk_id: int
     explanation: HitExplanation
 
+    @property
+    def is_near(self) -> bool:
+        """Whether few chunks are nearer to the question by vector."""
+        rank = self.explanation.vector_rank
+        return rank is not None and rank <= EXAMINED
+
 
 def rank(
     found: Candidates,
@@ -59,7 +66,9 @@ def rank(
     min_score: float | None,
     now: datetime,
 ) -> list[Ranked]:
-    """The best `count` chunks that are good enough, and those that tie with the last one, the best first.
+    """The best `count` chunks that are good enough, those that tie with the last one, and the nearest.
+
+    They are in order, the best first. What is near by vector may correct a better one.
 
     Each final score must reach `min_score`. Without one, only the best must reach `USUAL_MIN_SCORE`, before
     decay; with the original formula, each must.
@@ -92,12 +101,13 @@ def rank(
                 final=final[chunk_id],
             ),
         )
-        for chunk_id in takewhile(lambda chunk_id: final[chunk_id] >= last, order)
+        for chunk_id in order
+        if final[chunk_id] >= last or in_vectors.get(chunk_id, count) <= EXAMINED
     ]
 
 
 def best_of(lists: Sequence[Sequence[Ranked]], count: int) -> tuple[list[Ranked], dict[int, int]]:
-    """The best `count` of several wordings' lists and those that tie with the last, and the list of each.
+    """The best `count` of several wordings' lists, ties with the last and what is near, and the list of each.
 
     A chunk gets its best score, because a wording that fits nothing must not weaken one that fits.
     """
@@ -109,7 +119,7 @@ def best_of(lists: Sequence[Sequence[Ranked]], count: int) -> tuple[list[Ranked]
                 best[item.chunk_id] = (item.explanation.final, number, item)
     order = sorted(best.values(), key=lambda entry: -entry[0])
     last = order[:count][-1][0] if order else 0.0
-    kept = list(takewhile(lambda entry: entry[0] >= last, order))
+    kept = [entry for entry in order if entry[0] >= last or entry[2].is_near]
     return [item for _, _, item in kept], {item.chunk_id: number for _, number, item in kept}
 
 

@@ -30,6 +30,9 @@ USUAL_MIN_SCORE = 0.35
 """The score that the best hit needs for anything to be shown if `minScore` is not set."""
 LEAST_SHARE = 0.25
 """The share of the best score that other hits need if `minScore` is not set."""
+EXAMINED = 6
+"""How many of the best texts by words determine how much of the query the words cover, and how many of the
+nearest by vector may correct a hit."""
 
 _VECTORS, _LESS_BY_WORDS = 0.9, 0.7
 """The share of vectors in the mix, and by how much words that cover the whole query reduce it."""
@@ -38,8 +41,6 @@ _AS_CODE = 0.2
 _ANSWER = 1 / 1.2
 """What remains of the mix if an assistant says the best line: people ask for what they said."""
 _DAY = 0.25
-_EXAMINED = 6
-"""How many of the best texts by words determine how much of the query the words cover."""
 
 _STRENGTH, _COVERED, _RELATED, _NEEDED = 1.2, 2.1, 4.6, 2.75
 _NEEDED_ALONE = 2.15
@@ -109,7 +110,7 @@ def mix(found: Candidates, facts: QueryFacts) -> Mix:
     """The mix for all candidates, independent of the requested number of results."""
     top = max(found.words.values(), default=0.0)
     rare = rarity(facts.term_counts or (), facts.chunk_count)
-    first = [found.evidence[at] for at in islice(found.words, _EXAMINED) if at in found.evidence]
+    first = [found.evidence[at] for at in islice(found.words, EXAMINED) if at in found.evidence]
     covered = max((share(item.terms, rare) for item in first), default=0.0)
     vectors = _vector_share(covered, facts, words=top > 0) if found.cosines else 0.0
     meanings = _meaning(found)

@@ -144,9 +144,9 @@ def _report(context: SearchContext, pool: _Pool) -> SearchReport:
     if hybrid.mmr.enabled:
         ranked = diverse(ranked, pool.chunks, hybrid.mmr.lambda_, wanted)
     finders = {chunk_id: one.finder for chunk_id, one in pool.found_by.items()}
-    groups = grouped(ranked, pool.chunks, finders)[: wanted + MOST_REPEATED]
+    groups = grouped(ranked, pool.chunks, finders)
     intents = {chunk_id: one.intent for chunk_id, one in pool.found_by.items()}
-    groups, supersessions = corrected_order(groups, pool.chunks, intents)
+    groups, supersessions = corrected_order(groups, pool.chunks, intents, wanted + MOST_REPEATED)
     marks = superseded_lines(supersessions, {item.chunk_id for item, _ in groups[:wanted]})
     has_vector = any(one.has_vector for one in found)
     degraded = next((one.degraded for one in found if one.degraded), "")

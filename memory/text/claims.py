@@ -109,10 +109,15 @@ class Claim:
         self._bare = _SINCE.sub("", bare[_opening_chars(bare) :])
         self._folded = fold(self._bare)
 
+    @property
+    def is_short(self) -> bool:
+        """Whether the line is as short as a note, and no paragraph."""
+        return len(self._bare) <= _MOST_CHARS
+
     @cached_property
     def is_statement(self) -> bool:
         """Whether the line is one short statement and not conversation."""
-        return len(self._bare) <= _MOST_CHARS and not _TALK.search(self._bare)
+        return self.is_short and not _TALK.search(self._bare)
 
     @cached_property
     def values(self) -> Mapping[Thing, frozenset[str]]:
@@ -136,13 +141,7 @@ class Claim:
     @cached_property
     def is_change(self) -> bool:
         """Whether the line itself says that something has changed."""
-        tokens = _TOKEN.findall(self._folded)
-        if any(sign in self._folded for sign in _table("is different, among characters")):
-            return True
-        changes, spoken = _table("is different"), f" {' '.join(tokens)} "
-        return not changes.isdisjoint(tokens) or any(
-            " " in words and f" {words} " in spoken for words in changes
-        )
+        return tells_of_change(self._bare)
 
     @cached_property
     def words(self) -> Sequence[tuple[str, bool]]:
@@ -296,6 +295,16 @@ def says_otherwise(newer: Claim, older: Claim) -> bool:
     return is_change and is_short and begin_alike(newer, older)
 
 
+def tells_of_change(text: str) -> bool:
+    """Whether a text has a word for a change."""
+    folded = fold(text)
+    tokens = _TOKEN.findall(folded)
+    if any(sign in folded for sign in _table("is different, among characters")):
+        return True
+    changes, spoken = _table("is different"), f" {' '.join(tokens)} "
+    return not changes.isdisjoint(tokens) or any(words in spoken for words in _table_of_phrases())
+
+
 def begin_alike(one: Claim, other: Claim) -> bool:
     """Whether the first significant words of two lines are the same."""
     return next(iter(one.stems), "") == next(iter(other.stems), None)
@@ -314,6 +323,11 @@ def _opening_chars(bare: str) -> int:
         if " ".join(fold(token[0]) for token in tokens[:count]) in _table("before a statement"):
             return tokens[count].start()
     return 0
+
+
+@cache
+def _table_of_phrases() -> tuple[str, ...]:
+    return tuple(f" {words} " for words in _table("is different") if " " in words)
 
 
 def _in_reach(clause: str) -> Iterator[tuple[str, bool]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nacre.memory.contracts.records import SearchReport
+from tests.memory.doubles import WordEmbedder
 from tests.memory.search.test_same_words import search
 
 OLDER, NEWER, LATEST = "2026-01-12", "2026-05-02", "2026-09-18"
@@ -235,6 +236,44 @@ async def test_a_log_that_tells_of_a_change_stands_before_the_page(
 
     assert report.hits[0].path == f"memory/{first}.md".replace("elif", "elif_")
     assert not any(superseded(report).values())
+
+
+@pytest.mark.parametrize(("person", "first"), [("Ada", NEWER), ("Dario", "ada")])
+@pytest.mark.parametrize(
+    ("question", "page", "log"),
+    [
+        (
+            "Where does Ada live?",
+            "# Ada\n\nhome town: Kiel",
+            "{} told me that the home town changed. It is Bonn now!",
+        ),
+        ("What does Ada drive?", "Ada's car: Twingo", "{} switched the car from Twingo to Zoe."),
+    ],
+)
+async def test_a_change_is_told_in_other_words_than_the_question(
+    tmp_path: Path, question: str, page: str, log: str, person: str, first: str
+) -> None:
+    """A name and the thing or its old value suffice for a place before it, not for a mark."""
+    report = await search(tmp_path, question, ada=page, **{NEWER: f"- Ada came.\n- {log.format(person)}\n"})
+
+    assert report.hits[0].path == f"memory/{first}.md"
+    assert not any(superseded(report).values())
+
+
+@pytest.mark.parametrize(("person", "is_found"), [("Ada", True), ("Dario", False)])
+async def test_a_change_far_behind_is_fetched_if_its_vector_is_near(
+    tmp_path: Path, person: str, is_found: bool
+) -> None:
+    """It has no word of the question but the name, and stands behind more hits than a search returns."""
+    embedder = WordEmbedder(synonyms={"moved": "live", "lane": "street"})
+    others = " ".join(f"{letter}{letter}" for letter in "bcdefghijklm")
+    notes = {f"2026-02-{day:02}": f"- Ada, Ada, street, live, {others} {day}" for day in range(1, 21)}
+    notes |= {OLDER: "- Ada and street: live", NEWER: f"- {person} moved lane now"}
+    report = await search(tmp_path, "In which street does Ada live?", embedder=embedder, **notes)
+
+    assert not report.degraded
+    places = [hit.path for hit in report.hits]
+    assert (f"memory/{NEWER}.md" in places[: places.index(f"memory/{OLDER}.md")]) is is_found
 
 
 @pytest.mark.parametrize(

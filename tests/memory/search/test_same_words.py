@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.contracts.records import SearchReport
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.engine import MemoryEngine
@@ -25,8 +26,10 @@ TOLD = """# Session: 2026-03-14 23:30:00 CET
 """
 
 
-async def search(tmp_path: Path, query: str, **notes: str) -> SearchReport:
-    """What a search by words finds in notes of these names."""
+async def search(
+    tmp_path: Path, query: str, *, embedder: Embedder | None = None, **notes: str
+) -> SearchReport:
+    """What a search finds in notes of these names, by words alone without an `embedder`."""
     for name, text in notes.items():
         path = tmp_path / "workspace" / "memory" / f"{name}.md"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +38,7 @@ async def search(tmp_path: Path, query: str, **notes: str) -> SearchReport:
         workspace=FolderWorkspace(tmp_path / "workspace", lock_dir=tmp_path / "locks"),
         index_path=tmp_path / "index.sqlite",
         settings=MemorySearchSettings(),
-        embedder=None,
+        embedder=embedder,
         now=Clock(),
     )
     try:
