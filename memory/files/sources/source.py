@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import date
 from typing import Literal, TypeAlias
 
-from nacre.memory.contracts.records import SearchHit, SearchReport, Superseded, citation
+from nacre.memory.contracts.records import Address, SearchHit, SearchReport, Superseded, citation
 from nacre.record import Record
 
 Speaker: TypeAlias = Literal["owner", "assistant", "others", "tool", "unknown"]
@@ -172,7 +172,7 @@ def _with_marked_copies(hits: Sequence[SearchHit]) -> list[SearchHit]:
     "Ada lives in Kiel" is a copy of "Ada's city: Kiel" if a hit has "Ada's city: Graz" without a mark.
     """
     from nacre.memory.text.chunker import day_in_path
-    from nacre.memory.text.claims import Address, Claim, addresses
+    from nacre.memory.text.claims import Claim, addresses
 
     marks: dict[str, dict[int, Superseded]] = {
         hit.citation: {old.line: old for old in hit.superseded} for hit in hits
