@@ -388,7 +388,7 @@ class _Request(HTTPXRequest):
             code, payload = await super().do_request(*args, **kwargs)
         except NetworkError as error:
             if isinstance(error.__cause__, _NOT_SENT):
-                raise NotSent(str(error)) from None
+                raise NotSent(str(error.__cause__) or "no connection") from None
             raise
         if code == _TOO_MANY:
             raise RateLimited(_retry_after_seconds(payload))

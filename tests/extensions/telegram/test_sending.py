@@ -226,3 +226,12 @@ async def test_files_come_with_their_message() -> None:
     assert large.problem == "it has 1001 bytes, and the limit is 1000"
     assert larger.problem.startswith("it has 99999 bytes")
     assert [inbound.text for inbound in inbox.inbound] == ["see c", "see a", "see b", ""]
+
+
+async def test_a_server_that_is_not_there_is_told_without_the_names_of_a_library() -> None:
+    """The words are the connection's own."""
+    with BotApi() as server:
+        bridge = telegram(server)
+    with pytest.raises(NotDelivered, match="cannot be reached") as refused:
+        await bridge.start(RecordingInbox())
+    assert "httpx" not in str(refused.value)
