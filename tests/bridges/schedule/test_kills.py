@@ -24,7 +24,7 @@ STRIDE = 3
 
 
 async def _schedule(state: Path) -> None:
-    timetable = Timetable(open_tables(state / LEDGER_FILE, now=Clock(MORNING)()), now=Clock(MORNING))
+    timetable = Timetable(open_tables(state / LEDGER_FILE), now=Clock(MORNING))
     try:
         for name, when in (("once", {"at": "1h"}), ("again", {"cron": "0 * * * *"})):
             due = parse_times(**when, now=MORNING)

@@ -217,7 +217,7 @@ async def test_only_a_token_of_its_own_opens_it(tmp_path: Path, database_url: st
         ("PATCH", "/agents/main", b'{"dailyTokens": -1}', 400, "A limit is 0"),
         ("PATCH", "/agents/main", b'{"dailyUsd": NaN}', 400, "A limit is 0"),
         ("PATCH", "/agents/main", b'{"dailyTokens": 1.5}', 400, "dailyTokens (int)"),
-        ("GET", "/agents/No%20Body", b"", 400, "'No Body' is no id"),
+        ("GET", "/agents/No%20Body", b"", 400, "'No Body' is not an agent ID"),
         ("GET", "/agents/user-none/people", b"", 404, "There is no agent"),
         ("POST", "/agents/main/people", b'{"code": "ABCD2345"}', 404, "Nobody has this code"),
         ("POST", "/agents/main/people", b'{"code": "x", "role": "king"}', 400, "role is 'king'"),
