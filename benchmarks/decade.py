@@ -31,8 +31,7 @@ from nacre import Agent, Inbound, tool
 from nacre.extensions.curation.consolidation import Consolidation
 from nacre.extensions.curation.edits import without_citation
 from nacre.memory.contracts.records import SearchHit
-from nacre.memory.files.sources.source import owners_first
-from nacre.memory.files.sources.sources import sources_of_hits, with_marks
+from nacre.memory.files.sources.sources import attributed
 from nacre.runtime.contracts.inbound import Quoted
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
 from nacre.runtime.models.offline.model import OfflineModel
@@ -386,9 +385,7 @@ class Decade:
         await self._engine.sync(reason="benchmark")
         begun = time.process_time()
         report = await self._engine.search(text, max_results=6, **limits)
-        report = await with_marks(self._engine, self._sources, report, **limits)
-        sources = await sources_of_hits(self._engine, self._sources, report.hits)
-        report = owners_first(report, sources)
+        report, sources = await attributed(self._engine, self._sources, report, **limits)
         self.figures.search_ms.append((time.process_time() - begun) * 1000)
         labelled = {
             (hit.path, number)

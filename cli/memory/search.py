@@ -69,14 +69,11 @@ async def _search_and_print(
 
     sources: LinesOfHits = {}
     if report.hits:
-        from nacre.memory.files.sources.source import owners_first
-        from nacre.memory.files.sources.sources import Sources, sources_of_hits, with_marks
+        from nacre.memory.files.sources.sources import Sources, attributed
         from nacre.runtime.storage.storage import storage_of
 
         kept = Sources(storage_of(voice).workspace())
-        report = await with_marks(engine, kept, report, as_of=question.as_of)
-        sources = await sources_of_hits(engine, kept, report.hits)
-        report = owners_first(report, sources)
+        report, sources = await attributed(engine, kept, report, as_of=question.as_of)
     if as_json:
         return print_json(search_json(report, sources))
     voice.warn(*search_problems(report))

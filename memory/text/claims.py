@@ -141,7 +141,11 @@ class Claim:
     @cached_property
     def is_change(self) -> bool:
         """Whether the line itself says that something has changed."""
-        return tells_of_change(self._bare)
+        tokens = _TOKEN.findall(self._folded)
+        if any(sign in self._folded for sign in _table("is different, among characters")):
+            return True
+        changes, spoken = _table("is different"), f" {' '.join(tokens)} "
+        return not changes.isdisjoint(tokens) or any(words in spoken for words in _table_of_phrases())
 
     @cached_property
     def words(self) -> Sequence[tuple[str, bool]]:
@@ -293,16 +297,6 @@ def says_otherwise(newer: Claim, older: Claim) -> bool:
         return True
     is_short = longer <= _SHORT and 2 * len(shared) >= shorter
     return is_change and is_short and begin_alike(newer, older)
-
-
-def tells_of_change(text: str) -> bool:
-    """Whether a text has a word for a change."""
-    folded = fold(text)
-    tokens = _TOKEN.findall(folded)
-    if any(sign in folded for sign in _table("is different, among characters")):
-        return True
-    changes, spoken = _table("is different"), f" {' '.join(tokens)} "
-    return not changes.isdisjoint(tokens) or any(words in spoken for words in _table_of_phrases())
 
 
 def begin_alike(one: Claim, other: Claim) -> bool:

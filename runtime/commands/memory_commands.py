@@ -25,8 +25,7 @@ from nacre.memory.files.proposals import (
 )
 from nacre.memory.files.sources.proposed_write import ProposedWrite
 from nacre.memory.files.sources.rejections import reject
-from nacre.memory.files.sources.source import owners_first
-from nacre.memory.files.sources.sources import sources_of_hits, with_marks
+from nacre.memory.files.sources.sources import attributed
 from nacre.memory.workspace.history.commits import (
     SESSION_ID,
     SESSION_KEY,
@@ -155,10 +154,9 @@ async def _search(run: CommandRun) -> Outcome:
 
 
 async def _found(run: CommandRun, notes: Notes, query: str) -> str:
-    known = run.turn.parts.sources
-    report = await with_marks(notes, known, await notes.search(Question(text=query, max_results=MOST_HITS)))
-    sources = await sources_of_hits(notes, known, report.hits)
-    return "\n".join(found_lines(owners_first(report, sources), sources, query=query)).rstrip()
+    found = await notes.search(Question(text=query, max_results=MOST_HITS))
+    report, sources = await attributed(notes, run.turn.parts.sources, found)
+    return "\n".join(found_lines(report, sources, query=query)).rstrip()
 
 
 async def _remember(run: CommandRun) -> Outcome:

@@ -17,8 +17,8 @@ from nacre.memory.contracts.embedder import WithFallback, lack_of
 from nacre.memory.contracts.errors import DayUnknown, MemoryIndexError
 from nacre.memory.contracts.notes import CHATS_FOLDER
 from nacre.memory.contracts.records import Question, SearchHit, SearchReport
-from nacre.memory.files.sources.source import PRIVATE, SourcedLines, owners_first
-from nacre.memory.files.sources.sources import Sources, sources_of_hits, with_marks
+from nacre.memory.files.sources.source import PRIVATE, SourcedLines
+from nacre.memory.files.sources.sources import Sources, attributed
 from nacre.prompts import render
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.policy import ChatPolicy
@@ -395,10 +395,10 @@ async def _search(
         raise ToolFailed(str(error)) from error
     except MemoryIndexError as error:
         return _disabled({"results": []}, error)
-    report = await with_marks(notes, sources, report, as_of=arguments.as_of)
+    report, lines = await attributed(
+        notes, sources, report, as_of=arguments.as_of, listeners=below or PRIVATE
+    )
     found = len(report.hits)
-    lines = await sources_of_hits(notes, sources, report.hits, listeners=below or PRIVATE)
-    report = owners_first(report, lines)
     wordings = (arguments.query, *arguments.queries)
     return ToolOutput(
         text=compact_json(search_result(report, lines, wordings=wordings, cites=cites)),

@@ -20,13 +20,13 @@ from nacre.prompts import quoted, render
 from nacre.record import Record
 from nacre.runtime.contracts.model import ToolSpec
 from nacre.runtime.open_sessions.open_session import OpenSession
+from nacre.runtime.tools.toolbox import CHARS_PER_TOKEN
 from nacre.runtime.turn.system_prompt import StablePart
 from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
 from nacre.sessions.view.transcript import CHANGES_TYPE, PROMPT_TYPE, RECALL_TYPE, BranchFollower
 
 MOST_TOLD_SHARE = 10
 """When changes would fill this share of the window, a tenth, rebuilding the prompt is cheaper."""
-CHARS_PER_TOKEN = 4
 
 
 class RecordedPrompt:

@@ -43,7 +43,7 @@ from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess
 from nacre.runtime.settings.sections.agents import AgentSettings, Profile, StartupContextSettings
 from nacre.runtime.settings.sections.skills import SkillsSettings
 from nacre.runtime.tools.function import ToolChat
-from nacre.runtime.tools.toolbox import on_its_own_thread
+from nacre.runtime.tools.toolbox import CHARS_PER_TOKEN, on_its_own_thread
 from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart
 from nacre.sessions.contracts.messages import AssistantMessage
 from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
@@ -92,7 +92,6 @@ OPTIONAL_FILES = ("MEMORY.md",)
 """Files that are left out, instead of marked as missing, if they do not exist."""
 MOST_PARTS = 64
 """How many stable parts of one kind of chat are cached: one for each set of sections."""
-BYTES_PER_TOKEN = 4
 MOST_COUNTED_TEXTS = 4_096
 """How many pieces of system prompts and tool schemas have a cached token count."""
 
@@ -319,7 +318,7 @@ class SystemPrompts:
         texts = overhead_texts(system, tools)
         most_tokens = len("".join(texts).encode(errors="surrogatepass")) if few_tokens else 0
         if most_tokens < few_tokens:
-            return most_tokens // BYTES_PER_TOKEN
+            return most_tokens // CHARS_PER_TOKEN
         known = {text: self._counted[text] for text in texts if text in self._counted}
         fresh = {text for text in texts if text not in known}
         if fresh:

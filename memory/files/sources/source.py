@@ -186,15 +186,17 @@ def _with_marked_copies(hits: Sequence[SearchHit]) -> list[SearchHit]:
         if (owner := _POSSESSIVE.search(text))
         for address in addresses(text)
     ]
-    for _, old, _, mark in said:
-        for name, new, day, other in said if mark else ():
-            if other is not None or new.about != old.about or not new.replaces(old) or day is None:
-                continue
-            for hit, number, text in lines:
-                stems, told = Claim(text).stems.keys(), day_in_path(hit.path)
-                is_copy = name in text.casefold() and old.value <= stems and not new.value & stems
-                if mark and is_copy and told and told <= day:
-                    marks[hit.citation].setdefault(number, replace(mark, line=number))
+    changes = [
+        (name, old.value, new.value, day, mark)
+        for _, old, _, mark in said
+        for name, new, day, other in said
+        if mark is not None and other is None and day is not None and new.replaces(old)
+    ]
+    for hit, number, text in lines if changes else ():
+        told, folded, stems = day_in_path(hit.path), text.casefold(), Claim(text).stems.keys()
+        for name, was, now, day, mark in changes:
+            if told and told <= day and name in folded and was <= stems and not now & stems:
+                marks[hit.citation].setdefault(number, replace(mark, line=number))
     return [
         replace(hit, superseded=tuple(found[line] for line in sorted(found)))
         for hit in hits

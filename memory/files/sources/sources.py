@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 from nacre.memory.contracts.errors import MemoryIndexError
@@ -36,6 +36,7 @@ from nacre.memory.files.sources.source import (
     Writer,
     may_see,
     narrowest,
+    owners_first,
     passages,
 )
 from nacre.record import Record
@@ -161,10 +162,9 @@ class Sources:
         found = (last.get(line_key(line)) if last else None for line in lines)
         return tuple(mark if mark is not None and mark.kind == "superseded" else None for mark in found)
 
-    async def has_marks(self) -> bool:
-        """Whether any line was ever superseded."""
-        await self._read()
-        return any(self._marks.values())
+    async def knows_any(self) -> bool:
+        """Whether any source or mark is stored; in a workspace of hand-written notes there is none."""
+        return any(await self._read()) or any(self._marks.values())
 
     def _all_marks(self) -> tuple[Mark, ...]:
         return tuple(mark for name in sorted(self._marks) for mark in self._marks[name])
@@ -590,47 +590,45 @@ class LineReader(Protocol):
         """Lines of a note."""
 
 
-async def sources_of_hits(
-    notes: LineReader, sources: Sources, hits: Sequence[SearchHit], *, listeners: Audience = PRIVATE
-) -> Mapping[str, tuple[SourcedLines, ...]]:
-    """The sources of hits by citation, as far as `listeners` may see them.
+async def attributed(
+    notes: LineReader,
+    sources: Sources,
+    report: SearchReport,
+    *,
+    as_of: date | str | None = None,
+    listeners: Audience = PRIVATE,
+) -> tuple[SearchReport, Mapping[str, tuple[SourcedLines, ...]]]:
+    """A report that knows who said what, and the sources of its hits by citation.
 
-    The lines are those of the notes now. Lines and hits without sources are left out, and notes that cannot
-    be read.
+    Lines that later lines of the owner replaced are `superseded`; what others said marks none of the owner's
+    and does not precede them. Every search of a model or the owner shows this. The sources are those of the
+    lines in the notes now, as far as `listeners` may see them; lines and hits without sources are left out,
+    and notes that cannot be read.
     """
-    of_notes = [hit for hit in hits if hit.source == "memory"]
-    if not of_notes or not any(await sources._read()):
-        return {}
+    of_notes = [hit for hit in report.hits if hit.source == "memory"]
+    if not of_notes or not await sources.knows_any():
+        return owners_first(report, {}), {}
     lines = await asyncio.gather(*(_hit_lines(notes, hit) for hit in of_notes))
     found = await sources.of_notes([(hit.path, of_hit) for hit, of_hit in zip(of_notes, lines, strict=True)])
-    return {
-        hit.citation: told
+    told = {
+        hit.citation: visible
         for hit, of_hit in zip(of_notes, found, strict=True)
-        if (told := _visible_to(passages(of_hit, start_line=hit.start_line), listeners))
+        if (visible := _visible_to(passages(of_hit, start_line=hit.start_line), listeners))
     }
+    marks = iter(await sources.superseded([line for of_hit in lines for line in of_hit], as_of=as_of))
+    count = dict(zip(map(id, of_notes), map(len, lines), strict=True))
+    hits = tuple(_marked(hit, list(islice(marks, count.get(id(hit), 0)))) for hit in report.hits)
+    return owners_first(replace(report, hits=hits), told), told
 
 
-async def with_marks(
-    notes: LineReader, sources: Sources, report: SearchReport, *, as_of: date | str | None = None
-) -> SearchReport:
-    """The report with the lines of notes that later lines of the owner replaced, as `superseded` of its hits.
-
-    Every search of a model or the owner shows what this returns.
-    """
-    if not report.hits or not await sources.has_marks():
-        return report
-    made: list[SearchHit] = []
-    for hit in report.hits:
-        lines = await _hit_lines(notes, hit) if hit.source == "memory" else ()
-        found = await sources.superseded(lines, as_of=as_of)
-        known = {old.line for old in hit.superseded}
-        marks = [
-            Superseded(line=number, by=mark.by_path)
-            for number, mark in enumerate(found, hit.start_line)
-            if mark is not None and number not in known
-        ]
-        made.append(replace(hit, superseded=(*hit.superseded, *marks)) if marks else hit)
-    return replace(report, hits=tuple(made))
+def _marked(hit: SearchHit, marks: Sequence[Mark | None]) -> SearchHit:
+    known = {old.line for old in hit.superseded}
+    added = [
+        Superseded(line=number, by=mark.by_path)
+        for number, mark in enumerate(marks, hit.start_line)
+        if mark is not None and number not in known
+    ]
+    return replace(hit, superseded=(*hit.superseded, *added)) if added else hit
 
 
 async def _hit_lines(notes: LineReader, hit: SearchHit) -> Sequence[str]:
