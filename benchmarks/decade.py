@@ -186,7 +186,7 @@ class Extracting(Watched):
 
 @dataclass
 class Figures:
-    """What was counted; the lists have sentences about what went wrong, and numbers of each day."""
+    """The counts, with sentences about each failure and figures of each day."""
 
     asked: int = 0
     stale: list[str] = field(default_factory=list)
@@ -246,7 +246,7 @@ class Place:
         self.lines = [list(self._lines(folder, hit)) for hit in hits]
 
     def has_marked(self, matter: Matter, value: str | None) -> bool:
-        """Whether a line with nothing but the present value is marked as superseded."""
+        """Whether a line that has only the current value is marked as superseded."""
         return any(
             is_marked and matter.person in text and value is not None and value in text
             for lines in self.lines

@@ -63,7 +63,7 @@ class Said:
     matter: Matter | None = None
     value: str = ""
     note: str = ""
-    """What a recorded answer to a flush writes of it; empty for nothing."""
+    """The note that a recorded flush writes about it; may be empty."""
     must_not_rule: str = ""
     """Words that must be neither in MEMORY.md nor in a prompt."""
 

@@ -112,14 +112,15 @@ def _with_people(invocation: Invocation, work: Callable[[People], Awaitable[T]])
 
 
 def check_terminal(invocation: Invocation) -> bool:
-    """Whether somebody sits at a terminal; otherwise they are told that it takes one."""
-    if not sys.stdin.isatty():
+    """Whether standard input is a terminal; otherwise prints an error."""
+    is_terminal = sys.stdin.isatty()
+    if not is_terminal:
         invocation.warn(_NOBODY_AT_IT, tone="error")
-    return sys.stdin.isatty()
+    return is_terminal
 
 
 def unknown_code(invocation: Invocation, code: str) -> int:
-    """Says that nobody has a code; the exit code."""
+    """Prints an error and returns the exit code."""
     invocation.warn(f"Nobody has the code {code!r}: it was used, or its hour is over.", tone="error")
     return 1
 

@@ -195,7 +195,7 @@ def ask_whether_to_install(extra: str, model_name: str) -> bool:
 
 
 def ask_whether_to_change(model_name: str) -> bool:
-    """Whether another model is to take the place of the one in the settings."""
+    """Asks whether to replace the model of the settings."""
     return click.confirm(f"The model is {model_name}. Choose another", default=False)
 
 
