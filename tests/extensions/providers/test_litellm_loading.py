@@ -83,6 +83,7 @@ async def main(state, how):
         begun = len(loading())
         if how == "chat":
             assert await load_litellm("x/y") is await load_litellm("x/y") is sys.modules["litellm"]
+            [thread.join(5) for thread in loading()]  # it has given the module and is about to end
     print(begun, len(loading()), begun and begin_loading().done())
 
 asyncio.run(main(*sys.argv[1:]))
