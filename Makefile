@@ -122,6 +122,7 @@ docs: $(VENV)/installed-dev ## run what the documents claim: code, links, settin
 
 picture: $(VENV)/installed-dev ## have the session of the README and those of the page again, and draw docs/pictures anew
 	@$(BIN)/python -m tests.documents.session_picture
+	@$(BIN)/python -m tests.documents.sitting_picture
 	@$(BIN)/python -m tests.extensions.http.page.pictures
 
 clean: ## remove the environment and everything that was made
