@@ -271,7 +271,7 @@ async def _write_tidied(
     invocation: Invocation, workspace: Workspace, note: TidiedNote, now: Clock, *, shows: bool
 ) -> str:
     """Writes the note as one commit; the commit, or `""` if there is none."""
-    from nacre.extensions.curation.consolidation import write_in_one_commit
+    from nacre.extensions.curation.note_changes import write_in_one_commit
     from nacre.memory.files.proposals import ProposalFailed
     from nacre.memory.workspace.history.commits import HistoryBusy
 
