@@ -27,13 +27,7 @@ from nacre.runtime.agent.approvals import PendingApprovals
 from nacre.runtime.agent.open_result import opening
 from nacre.runtime.agent.opening.agent_parts import AgentParts, StopAfter
 from nacre.runtime.agent.opening.assembly import assemble
-from nacre.runtime.agent.opening.author_parts import (
-    AuthorParts,
-    author_models,
-    author_prompt_parts,
-    author_servers,
-    author_tools,
-)
+from nacre.runtime.agent.opening.author_parts import author_parts
 from nacre.runtime.agent.sessions import Sessions
 from nacre.runtime.commands.command import Command
 from nacre.runtime.commands.function import FunctionCommand
@@ -131,15 +125,16 @@ class Agent:
             agent_id=agent,
             profile=profile or "",
         )
-        given = AuthorParts(
-            models=author_models(model),
-            tools=author_tools(tools, tool_chats),
-            servers=author_servers(tools, tool_chats),
-            commands=tuple(command.to_command() for command in commands),
+        given = author_parts(
+            model=model,
+            tools=tools,
+            tool_chats=tool_chats,
+            instructions=instructions,
+            commands=commands,
             limits=limits,
-            prompt_parts=author_prompt_parts(instructions, prompt_parts),
+            prompt_parts=prompt_parts,
             memory=memory,
-            hooks=hooks or {},
+            hooks=hooks,
         )
         return cls(await assemble(config, given, clock=clock, new_id=new_id, watch=watch))
 

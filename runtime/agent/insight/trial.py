@@ -11,9 +11,10 @@ from nacre.record import Record
 from nacre.runtime.contracts.clock import epoch_ms, owner_zone, system_clock
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
+from nacre.runtime.models.failover import whole_answer
 from nacre.runtime.providers.opening import connected_model
 from nacre.runtime.settings.sections.models import ModelsSettings, ProviderSettings
-from nacre.sessions.contracts.messages import AssistantMessage, user_message
+from nacre.sessions.contracts.messages import user_message
 
 if TYPE_CHECKING:
     from nacre.runtime.settings.config import Config
@@ -64,7 +65,6 @@ async def tried(config: Config, model_name: str, key: Key | None, base_url: str 
     """Asks a model for one word, with the key and the address in place of the settings' if they are given."""
     now = system_clock(owner_zone(None))
     started = time.monotonic()
-    usage = None
     try:
         model = connected_model(_with(config, model_name, key, base_url), model_name, now)
         try:
@@ -73,9 +73,7 @@ async def tried(config: Config, model_name: str, key: Key | None, base_url: str 
                 messages=(user_message(render("session/trial"), timestamp_ms=epoch_ms(now())),),
                 max_output_tokens=MAX_OUTPUT_TOKENS,
             )
-            async for item in model.stream(request):
-                if isinstance(item, AssistantMessage):
-                    usage = item.usage
+            usage = (await whole_answer(model, request)).usage
         finally:
             await model.aclose()
     except AgentError as error:
