@@ -302,8 +302,8 @@ class WordReader:
         selecting = Asked(query=any_of(plan.choosing), atoms=[*plan.choosing, *plan.weighed])
         scores = best(selecting) if plan.choosing else {}
         if plan.together:
-            query = " & ".join(plan.together) + (f" & ({any_of(plan.others)})" if plan.others else "")
-            for chunk_id, score in best(Asked(query=query, atoms=[*plan.together, *plan.others])).items():
+            together = " & ".join(plan.together) + (f" & ({any_of(plan.others)})" if plan.others else "")
+            for chunk_id, score in best(Asked(query=together, atoms=[*plan.together, *plan.others])).items():
                 scores[chunk_id] = max(score, scores.get(chunk_id, score))
             scores = _highest(scores, limit)
         if len(scores) < limit and (plan.together or (plan.weighed and inside)):

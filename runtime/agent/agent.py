@@ -126,15 +126,17 @@ class Agent:
             profile=profile or "",
         )
         given = author_parts(
-            model=model,
-            tools=tools,
-            tool_chats=tool_chats,
-            instructions=instructions,
-            commands=commands,
-            limits=limits,
-            prompt_parts=prompt_parts,
-            memory=memory,
-            hooks=hooks,
+            {
+                "model": model,
+                "tools": tools,
+                "tool_chats": tool_chats,
+                "instructions": instructions,
+                "commands": commands,
+                "limits": limits,
+                "prompt_parts": prompt_parts,
+                "memory": memory,
+                "hooks": hooks,
+            }
         )
         return cls(await assemble(config, given, clock=clock, new_id=new_id, watch=watch))
 

@@ -284,7 +284,7 @@ class Runtime:
         return Agent(
             await assemble(
                 config,
-                author_parts(**{**opening.keywords, **keywords}),
+                author_parts({**opening.keywords, **keywords}),
                 clock=opening.clock,
                 new_id=opening.new_id,
                 watch=opening.watch,

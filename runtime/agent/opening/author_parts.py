@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, TypedDict, Unpack, get_args
+from typing import Any, TypedDict, get_args
 
 from nacre.memory.contracts.facts import FactMemory
 from nacre.record import Record
@@ -72,7 +72,7 @@ class AgentKeywords(SharedKeywords, total=False):
     memory: MemoryPlugin | None
 
 
-def author_parts(**keywords: Unpack[AgentKeywords]) -> AuthorParts:
+def author_parts(keywords: AgentKeywords) -> AuthorParts:
     """The parts among the keywords of `Agent.open`. Raises `ConfigError` if one cannot be used."""
     tools, chats = keywords.get("tools", ()), keywords.get("tool_chats")
     return AuthorParts(
