@@ -627,8 +627,7 @@ async def model_findings(config: Config, now: Clock, *, online: bool) -> list[Fi
 
 
 async def _reach(config: Config, facts: ModelFacts, *, online: bool) -> Finding:
-    from nacre.runtime.agent.insight.model_facts import listens
-    from nacre.runtime.agent.insight.trial import tried
+    from nacre.runtime.agent.insight.trial import listens, tried
 
     at = f" at {facts.address}" if facts.address else ""
     name = without_secrets(facts.name)  # somebody may have put a key where the model's name belongs

@@ -1,11 +1,8 @@
-"""The model that would be asked now: whether its server listens, and what it would be sent."""
+"""What the model that would be asked now would be sent."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from contextlib import suppress
-from urllib.parse import urlsplit
 
 from nacre.memory.workspace.workspace import ContextFile, ContextFiles
 from nacre.runtime.contracts.budget import FALLBACK_WINDOW_TOKENS
@@ -16,23 +13,6 @@ from nacre.runtime.settings.config import Config
 from nacre.runtime.storage.storage import storage_of
 from nacre.runtime.turn.context import FULL_TOOLS_TOKENS, SMALL_WINDOW_TOOLS
 from nacre.runtime.turn.system_prompt import file_limits
-
-_PROBE_SECONDS = 2.0
-
-
-async def listens(address: str) -> bool:
-    """Whether anything accepts connections at a model's address, within two seconds."""
-    parts = urlsplit(address)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    try:
-        async with asyncio.timeout(_PROBE_SECONDS):
-            _, writer = await asyncio.open_connection(parts.hostname, port)
-    except (OSError, TimeoutError):
-        return False
-    writer.close()
-    with suppress(OSError):
-        await writer.wait_closed()
-    return True
 
 
 def token_counter(model_name: str) -> Callable[[str], int]:

@@ -1,10 +1,13 @@
-"""One call of a model, before it is chosen: whether it answers, and what that cost. Edge."""
+"""Whether a model's server listens, and one call of a model: whether it answers, and what that cost. Edge."""
 
 from __future__ import annotations
 
+import asyncio
 import time
+from contextlib import suppress
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 from nacre.prompts import render
 from nacre.record import Record
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from nacre.runtime.settings.config import Config
     from nacre.sessions.contracts.messages import Usage
 
+_PROBE_SECONDS = 2.0
 MAX_OUTPUT_TOKENS = 1024
 """Enough for a model that thinks before it says a word."""
 
@@ -60,6 +64,21 @@ class Trial(Record):
         if self.problem:
             return f"{self.model_name} did not answer: {self.problem}"
         return f"{self.model_name} answered in {self.seconds:.1f} s: {_spent(self.usage)}."
+
+
+async def listens(address: str) -> bool:
+    """Whether anything accepts connections at a model's address, within two seconds."""
+    parts = urlsplit(address)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        async with asyncio.timeout(_PROBE_SECONDS):
+            _, writer = await asyncio.open_connection(parts.hostname, port)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+    return True
 
 
 async def tried(config: Config, model_name: str, key: Key | None, base_url: str = "") -> Trial:
