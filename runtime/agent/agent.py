@@ -99,19 +99,19 @@ class Agent:
     ) -> Self:
         """Opens an agent, and creates the workspace if it is new.
 
-        `agent` is an id of `agents.list` in the settings; the default is `$NACRE_AGENT`, then the default
-        agent. `state_dir` defaults to `$NACRE_STATE_DIR`, then `~/.nacre`; `workspace` to a folder in it.
-        `model` is a `ChatModel`, a name such as `openai/gpt-5-mini`, or a list of these, asked in turn when
-        one fails; without one, `$NACRE_MODEL` or the settings decide, else the offline responder answers.
-        `tools` are what the model may call: typed functions (`nacre.tool`), objects with such methods,
-        toolsets (`nacre.Toolset`, `nacre.mcp_server`) and sub-agents. `tool_chats` are the chats of tools
-        that name none: some of `private` (the owner, the default), `direct` (somebody else) and `group`.
-        `instructions` are added to the system prompt of every chat, which is that of a `profile`:
-        `assistant`, `bot` or the smallest, `bare`. `prompt_parts` are added as sections of their own
-        (`nacre.prompt_part`). `commands` are chat commands (`nacre.command`). `limits` bounds turns without
-        their own. `memory` replaces the memory engine of the settings (`nacre.MemoryPlugin`). `hooks` are
-        handlers by name (`nacre.Hooks`). `clock` returns aware datetimes in the owner's zone. `watch` follows
-        others' changes of the notes.
+        `agent` is an id of `agents.list` in the settings, by default `$NACRE_AGENT`, then the default agent.
+        `state_dir` defaults to `$NACRE_STATE_DIR`, then `~/.nacre`; `workspace` to a folder in it. `model` is
+        a `ChatModel`, a name such as `openai/gpt-5-mini`, or a list of these, asked in turn when one fails;
+        without one, `$NACRE_MODEL` or the settings decide, else the offline responder answers. `tools` are
+        what the model may call: typed functions (`nacre.tool`), objects with such methods, toolsets
+        (`nacre.Toolset`, `nacre.mcp_server`) and sub-agents. `tool_chats` are the chats of tools that name
+        none: some of `private` (the owner alone, the default), `direct` (somebody else) and `group`.
+        `instructions` are added to every chat's system prompt, which is that of a `profile`: `assistant`,
+        `bot` or the smallest, `bare`. `prompt_parts` become sections of their own (`nacre.prompt_part`).
+        `commands` are chat commands (`nacre.command`). `limits` bounds turns without their own. `memory`
+        replaces the memory engine of the settings (`nacre.MemoryPlugin`). `hooks` are handlers by name
+        (`nacre.Hooks`). `clock` returns aware datetimes in the owner's zone. `watch` follows others' changes
+        of the notes.
 
         Raises:
             ConfigError: a setting, the settings file, or an argument cannot be used.
