@@ -107,11 +107,10 @@ class Agent:
         (`nacre.Toolset`, `nacre.mcp_server`) and sub-agents. `tool_chats` are the chats of tools that name
         none: some of `private` (the owner alone, the default), `direct` (somebody else) and `group`.
         `instructions` are added to every chat's system prompt, which is that of a `profile`: `assistant`,
-        `bot` or the smallest, `bare`. `prompt_parts` become sections of their own (`nacre.prompt_part`).
+        `bot` or the smallest, `bare`. `prompt_parts` become further sections (`nacre.prompt_part`).
         `commands` are chat commands (`nacre.command`). `limits` bounds turns without their own. `memory`
         replaces the memory engine of the settings (`nacre.MemoryPlugin`). `hooks` are handlers by name
-        (`nacre.Hooks`). `clock` returns aware datetimes in the owner's zone. `watch` follows others' changes
-        of the notes.
+        (`nacre.Hooks`). `clock` returns aware datetimes in the owner's zone. `watch` follows changed notes.
 
         Raises:
             ConfigError: a setting, the settings file, or an argument cannot be used.
