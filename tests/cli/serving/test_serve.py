@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +12,14 @@ from tests.bridges.channels.contract.line_extension import install_line
 from tests.bridges.line_channel import LineServer
 from tests.cli.program import WAIT_SECONDS, environment, run_nacre
 from tests.runtime.agents import write_settings
+from tests.servers.warm_python import WarmProgram
 
 
-@contextmanager
-def serving(home: Path, *arguments: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
+def serving(home: Path, *arguments: str, **variables: str) -> AbstractContextManager[WarmProgram]:
     """A running `nacre serve`."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "nacre", "serve", *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=home,
-        env=environment(home, **variables),
+    return WarmProgram.piped(
+        *("-m", "nacre", "serve", *arguments), cwd=home, env=environment(home, **variables)
     )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate(timeout=WAIT_SECONDS)
 
 
 def line_settings(home: Path, port: int, **more: Any) -> dict[str, Any]:
@@ -161,7 +146,7 @@ def test_a_changed_settings_file_is_read_anew(tmp_path: Path) -> None:
             server.say("three")
             server.wait_for(lambda here: len(here.sent) > before)
             process.send_signal(signal.SIGINT)
-            out, _ = process.communicate(timeout=WAIT_SECONDS)
+            out, _ = process.communicate(WAIT_SECONDS)
 
     assert "Started: line/second." in out
     assert "These take effect at the next start: memory.citations." in out
