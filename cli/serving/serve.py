@@ -34,7 +34,7 @@ LOOK_SECONDS = 2.0
 
 @click.command("serve")
 @click.option("--check", is_flag=True, help="Say whether the settings can be used, and start nothing.")
-@click.option("--standby", is_flag=True, help="Wait while another program serves, and take over when it ends.")
+@click.option("--standby", is_flag=True, help="Wait while another program serves, then take over.")
 @shared_options
 def command(context: click.Context, check: bool, standby: bool) -> int:
     """Run the channels and services of the settings until a signal.
