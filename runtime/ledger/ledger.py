@@ -151,7 +151,7 @@ class Ledger(LedgerTables):
         and then stores nothing.
         """
         sql, at_ms = self.sql, epoch_ms(self._now())
-        body, asker = inbound_to_json(inbound), asker_to_json(inbound)
+        body = inbound_to_json(inbound)
         account = {"channel": inbound.channel, "account": inbound.account}
 
         def work(run: Run) -> int:
@@ -168,6 +168,7 @@ class Ledger(LedgerTables):
                 body=body,
             )
             if added and is_owner_chat(inbound):
+                asker = asker_to_json(inbound)
                 run(sql.PUT_OWNER_CHAT, **account, answered_by=agent_id, at_ms=at_ms, inbound=asker)
             if along is not None:
                 write_along(run, sql, along)
