@@ -10,7 +10,6 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from urllib.request import getproxies
 
 from nacre.extensions.providers.completions.addresses import (
     SentElsewhere,
@@ -116,22 +115,15 @@ class Connection:
 
     def _made(self) -> Any:
         httpx = load_client()
-        from nacre.extensions.providers.openai_compatible.transport import Transport
-
-        is_local = is_loopback(self._base_url)
-        # reading all certificates takes 0.1 s, and plain HTTP has none
-        is_plain = is_local and self._base_url.startswith("http://")
-        tls = None if is_plain else httpx.create_ssl_context()
-        # a proxy has no way to this machine
-        is_direct = is_local or not getproxies()
+        local = is_loopback(self._base_url)
         return httpx.AsyncClient(
             timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),
             limits=httpx.Limits(max_connections=None, keepalive_expiry=KEEP_CONNECTION_SECONDS),
             auth=user_of(self._base_url),
             follow_redirects=False,
-            trust_env=not is_local,
-            verify=tls or False,
-            transport=Transport(tls, keep_seconds=KEEP_CONNECTION_SECONDS) if is_direct else None,
+            trust_env=not local,  # a proxy has no way to this machine
+            # reading all certificates takes 0.1 s, and plain HTTP has none
+            verify=False if local and self._base_url.startswith("http://") else httpx.create_ssl_context(),
         )
 
 
