@@ -101,6 +101,33 @@ def test_bindings_choose_among_the_agents_of_one_process(tmp_path: Path) -> None
     assert [key for key in keys["work"] if "bob" in key]
 
 
+def test_a_standby_takes_over_from_a_program_that_was_killed(tmp_path: Path) -> None:
+    """It says that it waits, connects nothing until then, and answers what comes afterwards."""
+    path = install_line(tmp_path / "site")
+    with LineServer() as server:
+        line_settings(tmp_path, server.port)
+        with serving(tmp_path, PYTHONPATH=path) as first:
+            server.say("Who are you?", chat="one")
+            server.wait_for(lambda here: here.shown("one"))
+            with serving(tmp_path, "--standby", PYTHONPATH=path) as second:
+                assert second.stdout is not None
+                assert second.stdout.readline().startswith("Another program serves.")
+                first.kill()
+                server.say("Who are you?", chat="two")
+                server.wait_for(lambda here: here.shown("two"))
+                second.send_signal(signal.SIGTERM)
+                assert second.wait(WAIT_SECONDS) == 0
+            with serving(tmp_path, "--standby", PYTHONPATH=path) as alone:
+                server.say("Who are you?", chat="three")
+                server.wait_for(lambda here: here.shown("three"))
+                with serving(tmp_path, "--standby", PYTHONPATH=path) as waiting:
+                    assert waiting.stdout is not None
+                    waiting.stdout.readline()
+                    waiting.send_signal(signal.SIGTERM)
+                    assert waiting.wait(WAIT_SECONDS) == 0
+                assert alone.poll() is None
+
+
 def test_a_changed_settings_file_is_read_anew(tmp_path: Path) -> None:
     """An account that is new is answered; what needs a new start is told."""
     path = install_line(tmp_path / "site")
