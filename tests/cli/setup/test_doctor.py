@@ -47,7 +47,7 @@ def _noted(home: Path) -> Path:
 
 
 def test_online_asks_the_model_as_init_does(tmp_path: Path) -> None:
-    """`--online` asks for one word with room for a model that thinks first, and tells how the model failed."""
+    """`--online` asks for one word, with room for a model that thinks first, and tells how it failed."""
     asked = ("--online", "--model", "openai/gpt-5-mini")
     with ProviderServer(expected_key="sk-bees") as server:
         server.reply("ready")
