@@ -19,8 +19,7 @@ import click
 from nacre.cli.invocation import begin, environment_of, json_option, shared_options
 from nacre.cli.nouns import extension_command
 from nacre.cli.screen.json_text import camel_json, print_json
-from nacre.cli.setup.config.changing import change_file
-from nacre.cli.setup.config.editing import example
+from nacre.cli.setup.config.changing import change_file, example
 from nacre.cli.setup.questions import (
     ask_address,
     ask_key,

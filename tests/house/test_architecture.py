@@ -59,7 +59,7 @@ OPENERS = {
     "memory/workspace/folder.py": "workspace files: bounded reads, appends, replacements",
     "prompts/rendering.py": "the packaged prompts",
     "cli/logs.py": "the log file",
-    "cli/setup/config/editing.py": "the example that new settings begin with, and what could not be used",
+    "cli/setup/config/changing.py": "the example that new settings begin with, and what could not be used",
     "extensions/forget/search.py": "any file, for what was to be forgotten",
     "extensions/backup/commands.py": "each file of a backup, and the archive",
     "extensions/backup/restore.py": "archives, and what was in them",

@@ -359,7 +359,7 @@ def edit(context: click.Context) -> int:
     Without a file it begins with a commented example. What Nacre could not start with is not
     written: it can be edited again, or is kept beside the file.
     """
-    from nacre.cli.setup.config.editing import edited
+    from nacre.cli.setup.config.changing import edited
 
     file = _file(context)
     notices = edited(file.path, file.environment)
