@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nacre.cli.invocation import Invocation, begin, json_option, shared_options
-from nacre.cli.nouns import Noun
+from nacre.cli.nouns import Listing
 from nacre.cli.screen.json_text import print_json
 from nacre.cli.screen.screen import screen_on
 
@@ -39,21 +39,17 @@ reading_shelf = partial(on_shelf, reads_only=True)
 """The same for a command that changes nothing but a new file of the owner's: a signal ends it at once."""
 
 
-@click.group("sessions", cls=Noun, noun="sessions")
-def command() -> None:
-    """List, show, export and delete conversations, or resume one.
-
-    NAME is a key such as main or telegram:group:7, an id, or the beginning of an id.
-    """
-
-
-@command.command("list")
+@click.group("sessions", cls=Listing, noun="sessions")
 @click.option("--all", "with_earlier", is_flag=True, help="Also the sessions that were ended.")
 @json_option()
 @shared_options
 @reading_shelf
-async def list_(shelf: SessionShelf, invocation: Invocation, with_earlier: bool, as_json: bool) -> int:
-    """List the sessions, the latest active first."""
+async def command(shelf: SessionShelf, invocation: Invocation, with_earlier: bool, as_json: bool) -> int:
+    """List, show, export and delete conversations, or resume one.
+
+    Alone it lists them, the latest active first. NAME is a key such as main or telegram:group:7, an id, or
+    the beginning of an id.
+    """
     from nacre.cli.sessions.text import list_json, list_lines
 
     sessions = await shelf.store.sessions(with_earlier=with_earlier)
