@@ -23,6 +23,7 @@ from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.inbound import Attachment, Inbound
 from nacre.runtime.providers.opening import budget_of, has_price
 from nacre.sessions.contracts.errors import SessionNotFound
+from nacre.sessions.index.record import model_override
 
 SHOWN_ITEMS = 80
 TRANSCRIPT_ITEMS = 400
@@ -56,7 +57,8 @@ async def chat(visit: Visit) -> Response:
         has_more=len(items) > SHOWN_ITEMS,
         running=running,
         commands=home.agent.commands(_inbound(key)),
-        model_name=home.agent.model_name,
+        model_name=(model_override(session.record) if session else "") or home.agent.model_name,
+        models=home.agent.sessions.chosen.names,
         is_offline=home.agent.is_offline,
     )
 
@@ -67,8 +69,7 @@ async def to_chat(_visit: Visit) -> Response:
 
 async def new_chat(visit: Visit) -> Response:
     """Opens a private conversation under a name that is not used yet; it begins with its first message."""
-    name = f"{visit.home.now():%m%d}-{random_id().replace('-', '')[:6]}"
-    return RedirectResponse(f"/chat?session={name}", status_code=303, headers=HEADERS)
+    return RedirectResponse(f"/chat?session={visit.home.new_name()}", status_code=303, headers=HEADERS)
 
 
 async def resume(visit: Visit) -> Response:

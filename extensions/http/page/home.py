@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
@@ -43,6 +44,7 @@ from nacre.sessions.entries.entries import StoredTranscript, entry_from_json
 from nacre.sessions.upkeep.stored_session import StoredSession, find_session
 
 _MOST_TITLE_CHARS = 80
+_NEW_NAME = re.compile(r"\d{4}-[0-9a-z]{6}")
 _MOST_TITLE_BYTES = 8_000_000
 T = TypeVar("T")
 MOST_COMMITS = 30
@@ -75,6 +77,10 @@ class PageHome:
         self._engine: MemoryEngine | None = None
         self._titles: dict[str, str] = {}
         self._opening = asyncio.Lock()
+
+    def new_name(self) -> str:
+        """A name for a conversation that nobody has named."""
+        return f"{self.now():%m%d}-{random_id().replace('-', '')[:6]}"
 
     @property
     def main_key(self) -> str:
@@ -121,7 +127,8 @@ class PageHome:
     def _title_of(self, session: StoredSession) -> str:
         record = session.record
         name = record.label or record.display_name or self._titles.get(session.session_id, "")
-        return name or session.key.removeprefix(f"agent:{self.config.agent_id}:")
+        key = session.key.removeprefix(f"agent:{self.config.agent_id}:").removeprefix("direct:")
+        return name or ("New conversation" if _NEW_NAME.fullmatch(key) else key)
 
     async def list_notes(self) -> tuple[FoundNote, ...]:
         return (await self.notes.listing()).notes

@@ -42,6 +42,17 @@ def _config(home: Path, **environment: str) -> tuple[str, str, str]:
     return config.model_name, config.settings.agent.user_timezone, key
 
 
+def up_to_the_model(terminal: Terminal, *, is_new: bool = False) -> None:
+    """Leaves name and time zone as they are, in a new assistant also the question for a backup."""
+    if is_new:
+        terminal.wait_for("restore a backup")
+        terminal.type("\r")
+    terminal.wait_for("What is your name")
+    terminal.type("\r")
+    terminal.wait_for("Your time zone")
+    terminal.type("\r")
+
+
 def test_four_questions_set_up_a_model_with_its_key(tmp_path: Path, nobody: dict[str, str]) -> None:
     """Name, time zone, model, key: tried with one call that says what it cost, and each kept in its place."""
     with ProviderServer(expected_key="sk-bees") as server:
@@ -88,12 +99,7 @@ def test_what_a_model_says_when_it_does_not_answer_leads_back_to_the_question(
     with ProviderServer(expected_key="sk-bees") as server:
         variables = {**nobody, "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "sk-wrong"}
         with Terminal(tmp_path, "init", **variables) as terminal:
-            terminal.wait_for("restore a backup")
-            terminal.type("\r")
-            terminal.wait_for("What is your name")
-            terminal.type("\r")
-            terminal.wait_for("Your time zone")
-            terminal.type("\r")
+            up_to_the_model(terminal, is_new=True)
             terminal.wait_for("1  openai/gpt-5-mini  (key in OPENAI_API_KEY)")
             terminal.type("\r")
             terminal.wait_for("the environment, as now (OPENAI_API_KEY)")
@@ -121,12 +127,7 @@ def test_a_server_of_the_owners_with_a_fallback_and_telegram(tmp_path: Path, nob
         server.reply("ready")
         second.reply("ready")
         with Terminal(tmp_path, "init", **nobody, **with_systemd(tmp_path)) as terminal:
-            terminal.wait_for("restore a backup")
-            terminal.type("\r")
-            terminal.wait_for("What is your name")
-            terminal.type("\r")
-            terminal.wait_for("Your time zone")
-            terminal.type("\r")
+            up_to_the_model(terminal, is_new=True)
             terminal.wait_for("9  another address")
             terminal.type("9\r")
             terminal.wait_for("Its address")
@@ -268,10 +269,7 @@ def test_a_second_run_offers_another_model(tmp_path: Path, nobody: dict[str, str
         run_nacre(tmp_path, "config", "set", "agents.defaults.model.primary", "ollama/llama3.2")
         run_nacre(tmp_path, "send", "Hello", "--model", "offline/extractive")
         with Terminal(tmp_path, "init", **variables) as terminal:
-            terminal.wait_for("What is your name")
-            terminal.type("\r")
-            terminal.wait_for("Your time zone")
-            terminal.type("\r")
+            up_to_the_model(terminal)
             terminal.wait_for("The model is ollama/llama3.2. Choose another")
             terminal.type("y\r")
             terminal.wait_for("2  OpenAI")
@@ -302,10 +300,7 @@ def test_a_second_run_offers_another_model(tmp_path: Path, nobody: dict[str, str
             assert terminal.exit_code() == 0
         server.reply("ready")
         with Terminal(tmp_path, "init", **nobody) as terminal:
-            terminal.wait_for("What is your name")
-            terminal.type("\r")
-            terminal.wait_for("Your time zone")
-            terminal.type("\r")
+            up_to_the_model(terminal)
             terminal.wait_for("The model is local/qwen9. Choose another")
             terminal.type("y\r")
             terminal.wait_for(f"1  local at {server.url}")
