@@ -13,7 +13,6 @@ from starlette.responses import RedirectResponse, Response
 
 from nacre.extensions.http.page.access import HEADERS
 from nacre.extensions.http.page.charts import HEIGHT, PARTS, WIDTH, context_picture
-from nacre.extensions.http.page.search import sessions_with
 from nacre.extensions.http.page.transcript import LiveTurn, items_of
 from nacre.extensions.http.page.visit import Visit, conversations_by_day
 from nacre.memory.contracts.errors import MemoryIndexError
@@ -24,6 +23,7 @@ from nacre.runtime.contracts.inbound import Attachment, Inbound
 from nacre.runtime.providers.opening import budget_of, has_price
 from nacre.sessions.contracts.errors import SessionNotFound
 from nacre.sessions.index.record import model_override
+from nacre.sessions.upkeep.word_search import sessions_with
 
 SHOWN_ITEMS = 80
 TRANSCRIPT_ITEMS = 400
