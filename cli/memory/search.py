@@ -93,12 +93,12 @@ async def _search_and_print(
 
 async def _said(voice: IndexVoice, query: str) -> list[str]:
     """Conversations with a message that has all the words, for a question to which no note fits."""
-    from nacre.cli.sessions.text import found_session_lines
+    from nacre.cli.screen.session_words import found_session_lines
+    from nacre.runtime.commands.conversation.word_search import sessions_with
     from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.contracts.ids import random_id
     from nacre.runtime.storage.storage import storage_of
     from nacre.sessions.contracts.errors import SessionError
-    from nacre.sessions.upkeep.word_search import sessions_with
 
     settings = voice.config.settings if voice.config is not None else None
     now = owner_clock(settings.agent.user_timezone if settings else "")

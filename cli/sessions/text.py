@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nacre.cli.screen.json_text import camel_json, escaped_controls, json_text
 from nacre.cli.screen.plain import aligned, cut_to_cells, one_line, plain
-from nacre.cli.screen.session_words import age, session_name
+from nacre.cli.screen.session_words import SHORT_ID_CHARS, age, session_name
 from nacre.runtime.commands.wording import counted, short_count
 from nacre.runtime.contracts.clock import stored_moment
 from nacre.sessions.contracts.keys import key_kind
@@ -42,11 +42,6 @@ from nacre.sessions.index.record import record_to_json
 from nacre.sessions.upkeep.maintenance import UpkeepReport
 from nacre.sessions.upkeep.stored_session import StoredSession
 
-if TYPE_CHECKING:
-    from nacre.sessions.upkeep.word_search import FoundSession
-
-SHORT_ID_CHARS = 8
-
 _KEY_CELLS = 36
 _WORDS_CELLS = 44
 _LINE_CELLS = 100
@@ -71,17 +66,6 @@ def list_lines(
             )
         )
     return aligned(rows)
-
-
-def found_session_lines(found: Sequence[FoundSession], *, now: datetime, main_key: str) -> list[str]:
-    """Two lines for each session that a search found: its name, id and age, and the passage."""
-    lines: list[str] = []
-    for each in found:
-        session = each.session
-        name = session_name(session.key, session.record, main_key, is_current=session.is_current)
-        identity = one_line(session.session_id[:SHORT_ID_CHARS])
-        lines += [f"{name} · {identity} · {age(session.active_at_ms, now)}", f"  {one_line(each.passage)}"]
-    return lines
 
 
 def list_json(sessions: Sequence[StoredSession], place: str, *, main_key: str) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from nacre.cli.setup.questions import (
 from nacre.cli.setup.service import service_here, write_service
 from nacre.installation import install_extra
 from nacre.record import Record
-from nacre.runtime.agent.insight.trial import Trial, tried
+from nacre.runtime.agent.insight.trial import Key, Trial, tried
 from nacre.runtime.contracts.clock import owner_zone
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.providers.opening import ProviderMissing, missing_extra, model_catalog
@@ -53,14 +53,14 @@ if TYPE_CHECKING:
     from nacre.cli.setup.service import Service
     from nacre.memory.contracts.workspace import Workspace
     from nacre.memory.workspace.workspace import WorkspaceReport
-    from nacre.runtime.agent.insight.trial import Key
     from nacre.runtime.settings.config import Config
 
 
 class Flags(Record):
-    """What the command line answers: an address of a server, fallbacks, the token of a Telegram bot."""
+    """What the command line answers: a server's address, a key, fallbacks, the token of a Telegram bot."""
 
     address: str = ""
+    key: Key | None = None
     fallbacks: tuple[str, ...] = ()
     telegram_token: str = ""
 
@@ -97,16 +97,16 @@ def set_up_by_itself(invocation: Invocation, flags: Flags) -> Chosen:
     if flags.telegram_token:
         _keep_telegram(invocation, flags.telegram_token)
     named, base_url, kept = config.model_name, "", config.settings.agent.model.primary.strip()
-    if kept and (kept == named or "://" in kept) and not flags.address:
+    if kept and (kept == named or "://" in kept) and not (flags.address or flags.key):
         return Chosen(model_name=kept)
     if flags.address:
-        named, base_url = _at_address(flags.address, "" if named == kept else named)
+        named, base_url = _at_address(flags.address, "" if named == kept else named, flags.key)
     choices = () if named else asyncio.run(model_catalog().found_choices(config.environment))
     by_place = {choice.place: choice.model_name for choice in reversed(choices)}
     first = dict.fromkeys(by_place[choice.place] for choice in choices)
     chosen = Chosen()
     for model_name in [named] if named else list(first)[:MOST_TRIALS]:
-        chosen = Chosen(model_name=model_name, base_url=base_url)
+        chosen = Chosen(model_name=model_name, base_url=base_url, key=flags.key)
         chosen = replace(chosen, trial=_tried(invocation, chosen, asks=False))
         if chosen.trial and not chosen.trial.problem:
             fallbacks = tuple(Chosen(model_name=name) for name in flags.fallbacks)
@@ -115,14 +115,16 @@ def set_up_by_itself(invocation: Invocation, flags: Flags) -> Chosen:
     return replace(chosen, model_name=named)
 
 
-def _at_address(address: str, named: str) -> tuple[str, str]:
+def _at_address(address: str, named: str, key: Key | None) -> tuple[str, str]:
     """`provider/model` at an address, and the address as it answers.
 
     Raises:
         ConfigError: no server of models answers there.
     """
-    base_url, found = asyncio.run(model_catalog().probed(address))
+    base_url, found = asyncio.run(model_catalog().probed(address, key.secret if key else ""))
     if not found.talking:
+        if key and found.status in REFUSALS:
+            raise ConfigError(f"{base_url} refused the key in {key.variable}. Correct the key.")
         raise ConfigError(_no_models(base_url, found.status))
     model = found.talking[0].name
     if named and "://" not in named:
@@ -135,7 +137,10 @@ def _no_models(base_url: str, status: int) -> str:
     if not status:
         return f"Nothing answers at {base_url}. Start the server there, or correct the address."
     if status in REFUSALS:
-        return f"{base_url} wants a key. `nacre init` on a terminal asks for it."
+        return (
+            f"{base_url} wants a key. Name the variable that has it with --key-from; "
+            "`nacre init` on a terminal asks for it."
+        )
     listed = "lists no model that talks" if status == 200 else "has no list of models"
     return f"{base_url} answers, but {listed}. Correct the address; it usually ends with /v1."
 
@@ -181,6 +186,9 @@ def _asked(invocation: Invocation) -> Chosen:
         if picked is None:
             continue
         trial = _tried(invocation, picked, asks=True)
+        while trial.is_key_refused and (key := _another_key(invocation, picked)):
+            picked = replace(picked, key=key)
+            trial = _tried(invocation, picked, asks=True)
         if trial.problem and not ask_whether_to_keep(picked.model_name):
             continue
         picked = replace(picked, trial=trial)
@@ -238,18 +246,18 @@ def _of_provider(invocation: Invocation, offer: Offer) -> Chosen | None:
     """A model of a provider with a key: first the key, with which most tell what they have."""
     name, environment = offer.provider_name, invocation.config.environment
     provider = invocation.config.settings.models.providers.get(name)
-    suggested = model_catalog().suggested_model(name)
-    key = None if provider and provider.api_key else _key(invocation, suggested)
-    secret = key.secret if key else provider.api_key if provider else ""
+    key = None if provider and provider.api_key else _key(invocation, model_catalog().suggested_model(name))
+    picked = Chosen(model_name=model_catalog().suggested_model(name), key=key)
     while True:
+        secret = _secret(invocation, picked)
         status, offered = asyncio.run(model_catalog().offered_models(name, environment, secret))
-        if not secret or status not in REFUSALS:
+        if not secret or status not in REFUSALS:  # without one, it can be set later
             break
         invocation.warn(f"{offer.label} refused the key.")
-        key = _key(invocation, suggested, is_refused=True, on_blank="go back")
+        key = _another_key(invocation, picked)
         if key is None:
             return None
-        secret = key.secret
+        picked = replace(picked, key=key)
     if status != 200:
         invocation.warn(f"{offer.label} did not send its list of models. These are known:")
     model_name = ask_listed(offered, name)
@@ -281,8 +289,7 @@ def _on_own_server(
         if found.status in REFUSALS:
             if secret:
                 invocation.warn(f"{base_url} refused the key.")
-            model_name = f"{name}/default"
-            key = _key(invocation, model_name, is_wanted=True, is_refused=bool(secret), on_blank="go back")
+            key = _another_key(invocation, Chosen(model_name=f"{name}/default", key=key))
             if key is not None:
                 secret = key.secret
                 continue
@@ -292,13 +299,25 @@ def _on_own_server(
     return None
 
 
+def _secret(invocation: Invocation, chosen: Chosen) -> str:
+    """The key that a model is asked with, as far as it stands in the answers or the settings."""
+    provider = invocation.config.settings.models.providers.get(chosen.model_name.partition("/")[0])
+    return chosen.key.secret if chosen.key else provider.api_key if provider else ""
+
+
+def _another_key(invocation: Invocation, chosen: Chosen) -> Key | None:
+    """A key in place of the one that was refused; `None` if the owner gives none, or it would not be used."""
+    refused = _secret(invocation, chosen)
+    variables = model_catalog().key_variables(chosen.model_name, is_wanted=True)
+    environment = invocation.environment
+    if refused and (held := next((name for name in variables if environment.get(name) == refused), "")):
+        invocation.warn(f"The key is that of {held} in the environment, which comes first. Correct it there.")
+        return None
+    return _key(invocation, chosen.model_name, is_wanted=True, refused=refused)
+
+
 def _key(
-    invocation: Invocation,
-    model_name: str,
-    *,
-    is_wanted: bool = False,
-    is_refused: bool = False,
-    on_blank: str = "set it later",
+    invocation: Invocation, model_name: str, *, is_wanted: bool = False, refused: str = ""
 ) -> Key | None:
     config = invocation.config
     return ask_key(
@@ -307,8 +326,8 @@ def _key(
         variables=model_catalog().key_variables(model_name, is_wanted=is_wanted),
         env_file=invocation.short(config.state_dir / ENVIRONMENT_FILE),
         has_keyring=has_keyring(),
-        is_refused=is_refused,
-        on_blank=on_blank,
+        refused=refused,
+        on_blank="go back" if is_wanted else "set it later",
     )
 
 
@@ -378,7 +397,7 @@ def keep_key(key: Key, state_dir: Path) -> None:
     """Puts a key where the owner wants it.
 
     Raises:
-        ConfigError: it cannot be put there, or another one of its name is there already.
+        ConfigError: it cannot be put there.
     """
     if key.place == "file":
         keep_in_file(state_dir / ENVIRONMENT_FILE, key.variable, key.secret)
@@ -453,6 +472,7 @@ def _env_lines(data: bytes) -> list[str]:
 @click.option(
     "--address", default="", metavar="URL", help="A server of your own: take its model, and ask nothing."
 )
+@click.option("--key-from", default="", metavar="VARIABLE", help="The variable with the key of the model.")
 @click.option("--fallback", "fallbacks", multiple=True, metavar="PROVIDER/MODEL", help="Who is asked next.")
 @click.option(
     "--telegram-token-from", default="", metavar="VARIABLE", help="The variable with a Telegram bot's token."
@@ -477,6 +497,7 @@ def command(
     context: click.Context,
     yes: bool,
     address: str,
+    key_from: str,
     fallbacks: tuple[str, ...],
     telegram_token_from: str,
     backup: Path | None,
@@ -509,8 +530,10 @@ def command(
     workspace = storage_of(config).workspace()
     report, left = _make_folders(config, workspace)
     notices = (*config.notices, *(text for text in (left,) if text))
-    token = _token(config.environment, telegram_token_from)
-    flags = {"address": address, "fallbacks": fallbacks, "telegram_token": token}
+    token = _named_secret(config.environment, telegram_token_from, "--telegram-token-from")
+    secret = _named_secret(config.environment, key_from, "--key-from")
+    key = Key(variable=key_from, secret=secret, place="file") if secret else None
+    flags = {"address": address, "key": key, "fallbacks": fallbacks, "telegram_token": token}
     chosen = _set_up(invocation, workspace, asks_nothing=yes, asks=asks, flags=flags)
     model_name = chosen.model_name if chosen else config.model_name
     trial = chosen.trial if chosen else None
@@ -575,11 +598,11 @@ def _restored(
     return int(context.invoke(restore, archive=backup, identity=identity, as_json=as_json))
 
 
-def _token(environment: Mapping[str, str], variable: str) -> str:
-    token = environment.get(variable, "").strip() if variable else ""
-    if variable and not token:
-        raise click.UsageError(f"The environment has no {variable}, which --telegram-token-from names.")
-    return token
+def _named_secret(environment: Mapping[str, str], variable: str, option: str) -> str:
+    secret = environment.get(variable, "").strip() if variable else ""
+    if variable and not secret:
+        raise click.UsageError(f"The environment has no {variable}, which {option} names.")
+    return secret
 
 
 def _set_up(

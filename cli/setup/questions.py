@@ -173,26 +173,28 @@ def ask_key(
     variables: Sequence[str],
     env_file: str,
     has_keyring: bool,
-    is_refused: bool,
+    refused: str,
     on_blank: str,
 ) -> Key | None:
     """The key of a model and where it is to be kept; `None` where it wants none, or the owner gives none.
 
-    `variables` may hold it, unless that was refused. `on_blank` says what an empty answer does.
+    `variables` may hold it. A key that the provider refused is asked for anew. `on_blank` says what
+    an empty answer does.
     """
     if not variables:
         return None
-    variable = next((name for name in variables if environment.get(name, "").strip()), variables[0])
-    secret = "" if is_refused else environment.get(variable, "").strip()
+    held = {name: environment.get(name, "").strip() for name in variables}
+    variable = next((name for name in variables if held[name] not in ("", refused)), variables[0])
+    secret = held[variable] if held[variable] != refused else ""
     places: list[tuple[KeyPlace, str]] = [("file", f"{env_file}, which only you can read")]
     if has_keyring:
         places.append(("keyring", "the system's keyring"))
     if secret:
         places.insert(0, ("environment", f"the environment, as now ({variable})"))
     else:
-        if not is_refused:
-            provider = model_name.partition("/")[0]
-            click.echo(f"  {provider} needs a key ({variable}), which is not in the environment.")
+        provider = model_name.partition("/")[0]
+        where = "in place of the refused one" if refused else "which is not in the environment"
+        click.echo(f"  {provider} needs a key ({variable}), {where}.")
         secret = ask_secret(f"Its key (not shown; blank to {on_blank})")
         if not secret:
             return None

@@ -25,8 +25,9 @@ async def command(shelf: SessionShelf, invocation: Invocation, words: tuple[str,
 
     Every transcript is read, also of ended and imported sessions; no setting and no index is needed.
     """
-    from nacre.cli.sessions.text import found_session_lines, session_json
-    from nacre.sessions.upkeep.word_search import sessions_with
+    from nacre.cli.screen.session_words import found_session_lines
+    from nacre.cli.sessions.text import session_json
+    from nacre.runtime.commands.conversation.word_search import sessions_with
 
     found = await sessions_with(shelf.store, " ".join(words).split())
     if as_json:

@@ -149,25 +149,35 @@ def admit_command(context: click.Context, agent_id: str, code: str, owner: bool,
 @_AGENT
 @click.option("--tokens", type=click.IntRange(0, 2**62), metavar="N", help="Tokens a day; 0 for no limit.")
 @click.option("--usd", type=click.FloatRange(0, 2**62), metavar="N", help="Dollars a day; 0 for no limit.")
+@click.option(
+    "--megabytes", type=click.IntRange(0, 2**40), metavar="N", help="Conversations and notes; 0 for no limit."
+)
 @json_option()
 @shared_options
 def limit_command(
-    context: click.Context, agent_id: str, tokens: int | None, usd: float | None, as_json: bool
+    context: click.Context,
+    agent_id: str,
+    tokens: int | None,
+    usd: float | None,
+    megabytes: int | None,
+    as_json: bool,
 ) -> int:
-    """Limit what the turns of agent ID may use a day (UTC), in all workers together.
+    """Limit what agent ID may use a day (UTC), in all workers together, and what it may keep.
 
     Counting begins with the first limit. Afterwards a message is answered by one sentence.
     """
     from nacre.extensions.postgres.hosting import agent_json, limit
 
     invocation = begin(context)
-    agent = _checked(invocation, agent_id)
-    _hosted(invocation, partial(limit, agent=agent, tokens=tokens, usd=usd))
+    _checked(invocation, agent_id)
+    max_bytes = None if megabytes is None else megabytes * 1_000_000
+    _hosted(invocation, partial(limit, agent=agent_id, tokens=tokens, usd=usd, max_bytes=max_bytes))
     found = _checked(invocation, agent_id)
     if as_json:
         return print_json(agent_json(found))
-    limits = found.daily_tokens or "unlimited", found.daily_usd or "unlimited"
-    invocation.say("{} may use a day: tokens {}, dollars {}.".format(agent_id, *limits))
+    usage = found.daily_tokens or "unlimited", found.daily_usd or "unlimited"
+    room = f"{found.max_bytes // 1_000_000} MB" if found.max_bytes else "unlimited"
+    invocation.say("{} may use a day: tokens {}, dollars {}; room {}.".format(agent_id, *usage, room))
     return 0
 
 

@@ -18,12 +18,12 @@ from nacre.extensions.http.page.visit import Visit, conversations_by_day
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.records import HitExplanation
 from nacre.runtime.agent.insight.timeline import timeline
+from nacre.runtime.commands.conversation.word_search import sessions_with
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.inbound import Attachment, Inbound
 from nacre.runtime.providers.opening import budget_of, has_price
 from nacre.sessions.contracts.errors import SessionNotFound
 from nacre.sessions.index.record import model_override
-from nacre.sessions.upkeep.word_search import sessions_with
 
 SHOWN_ITEMS = 80
 TRANSCRIPT_ITEMS = 400

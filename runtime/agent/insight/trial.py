@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from nacre.prompts import render
 from nacre.record import Record
 from nacre.runtime.contracts.clock import epoch_ms, owner_zone, system_clock
-from nacre.runtime.contracts.errors import AgentError
+from nacre.runtime.contracts.errors import AgentError, ModelAuthError, NoCredit
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
 from nacre.runtime.providers.opening import connected_model
 from nacre.runtime.settings.sections.models import ModelsSettings, ProviderSettings
@@ -51,6 +51,7 @@ class Trial(Record):
     seconds: float = 0.0
     usage: Usage | None = None
     problem: str = ""
+    is_key_refused: bool = False
 
     @property
     def told(self) -> str:
@@ -79,7 +80,8 @@ async def tried(config: Config, model_name: str, key: Key | None, base_url: str 
         finally:
             await model.aclose()
     except AgentError as error:
-        return Trial(model_name=model_name, problem=str(error))
+        is_key_refused = isinstance(error, ModelAuthError) and not isinstance(error, NoCredit)
+        return Trial(model_name=model_name, problem=str(error), is_key_refused=is_key_refused)
     return Trial(model_name=model_name, seconds=time.monotonic() - started, usage=usage)
 
 

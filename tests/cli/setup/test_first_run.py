@@ -278,8 +278,6 @@ def test_a_second_run_offers_another_model(tmp_path: Path, nobody: dict[str, str
             terminal.wait_for("the environment, as now (OPENAI_API_KEY)")
             terminal.type("\r")
             terminal.wait_for("OpenAI refused the key.")
-            terminal.wait_for("Its key (not shown; blank to go back): ")
-            terminal.type("\r")
             terminal.wait_for("0  keep ollama/llama3.2")
             terminal.wait_for("Which model or provider")
             terminal.type(f"http://127.0.0.1:{server.port}\r")
@@ -340,6 +338,8 @@ def test_a_key_can_be_set_later(tmp_path: Path, nobody: dict[str, str]) -> None:
         terminal.wait_for("1  gpt-5-mini")
         terminal.type("\r")
         terminal.wait_for("openai/gpt-5-mini did not answer: ")
+        terminal.wait_for("blank to go back): ")
+        terminal.type("\r")
         terminal.wait_for("all the same")
         terminal.type("y\r")
         terminal.wait_for("Reach it by Telegram too")
@@ -347,6 +347,61 @@ def test_a_key_can_be_set_later(tmp_path: Path, nobody: dict[str, str]) -> None:
         terminal.wait_for("Model      openai/gpt-5-mini")
         assert terminal.exit_code() == 0
         assert "refused the key" not in terminal.shown
+
+
+def test_a_refused_key_is_asked_for_anew(tmp_path: Path, nobody: dict[str, str]) -> None:
+    """Both where the models are listed and where one is tried; the new one replaces that of `.env`."""
+    (tmp_path / ".nacre").mkdir()
+    kept = tmp_path / ".nacre" / ".env"
+    kept.write_text("OPENAI_API_KEY=sk-wrong\n")
+    settings = {"models": {"providers": {"openai": {"apiKey": "${OPENAI_API_KEY}"}}}}
+    (tmp_path / ".nacre" / "nacre.json5").write_text(json.dumps(settings))
+    with ProviderServer(models=["gpt-5-mini"], expected_key="sk-bees") as server:
+        server.reply("ready")
+        with Terminal(tmp_path, "init", **nobody, OPENAI_BASE_URL=server.url) as terminal:
+            up_to_the_model(terminal)
+            terminal.wait_for("Which model")
+            terminal.type("openai/gpt-5-mini\r")
+            terminal.wait_for("openai/gpt-5-mini did not answer: ")
+            terminal.wait_for("in place of the refused one")
+            terminal.wait_for("go back): ")
+            terminal.type("\r")
+            terminal.wait_for("all the same")
+            terminal.type("n\r")
+            terminal.wait_for("1  OpenAI")
+            terminal.type("1\r")
+            terminal.wait_for("OpenAI refused the key.")
+            terminal.wait_for("go back): ")
+            terminal.type("sk-bees\r")
+            terminal.wait_for("It is kept in ~/.nacre/.env")
+            terminal.wait_for("1  gpt-5-mini")
+            terminal.type("\r")
+            terminal.wait_for("openai/gpt-5-mini answered in")
+            terminal.type("k\r")
+            terminal.wait_for("Reach it by Telegram too")
+            terminal.type("n\r")
+            assert terminal.exit_code() == 0
+
+    assert kept.read_text() == "OPENAI_API_KEY='sk-bees'\n"
+    assert _config(tmp_path)[2] == "sk-bees"
+
+
+def test_a_server_with_a_key_without_questions(tmp_path: Path, nobody: dict[str, str]) -> None:
+    """The key is kept apart; where it is missing or wrong, nothing is written and the exit code is 2."""
+    with ProviderServer(models=["qwen3"], expected_key="sk-desk") as server:
+        server.reply("ready")
+        at = ("init", "--address", server.url)
+        missing = run_nacre(tmp_path, *at, **nobody)
+        wrong = run_nacre(tmp_path, *at, "--key-from", "DESK", DESK="sk-bees", **nobody)
+        unset = run_nacre(tmp_path, *at, "--key-from", "DESK", **nobody)
+        left = [(tmp_path / ".nacre" / name).exists() for name in (".env", "nacre.json5")]
+        right = run_nacre(tmp_path, *at, "--key-from", "DESK", DESK="sk-desk", **nobody)
+
+    assert [run.returncode for run in (missing, wrong, unset, right)] == [2, 2, 2, 0]
+    assert ("--key-from" in missing.stderr, "refused the key in DESK" in wrong.stderr) == (True, True)
+    assert left == [False, False]
+    assert _config(tmp_path) == ("local/qwen3", "", "sk-desk")
+    assert (tmp_path / ".nacre" / ".env").read_text() == "DESK='sk-desk'\n"
 
 
 def test_a_bot_without_questions_is_told_with_the_next_step(tmp_path: Path, nobody: dict[str, str]) -> None:
