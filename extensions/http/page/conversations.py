@@ -46,7 +46,7 @@ async def chat(visit: Visit) -> Response:
     if running:
         last = max((at for at, item in enumerate(items) if item.kind == "person"), default=len(items))
         items = items[:last] if last < len(items) and items[last].text == running[0].message else items
-    is_new = session is None or not session.transcript
+    is_new = transcript is None
     return await visit.page(
         "chat.html",
         active=session.session_id if session else "",

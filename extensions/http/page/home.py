@@ -101,7 +101,8 @@ class PageHome:
         found = find_session(
             await self.sessions(), name, agent_id=self.config.agent_id, main_key=self.main_key
         )
-        return found, await self.store.stored(found) if found.transcript else None
+        is_written = bool(found.transcript) and found.size_bytes is not None  # with its first message
+        return found, await self.store.stored(found) if is_written else None
 
     async def last_words(self, sessions: list[StoredSession]) -> dict[str, str]:
         """A person's last message, by session ID."""
