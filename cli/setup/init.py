@@ -6,9 +6,6 @@ What is not known yet is found or asked, tried, and kept.
 from __future__ import annotations
 
 import asyncio
-import plistlib
-import shlex
-import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +31,7 @@ from nacre.cli.setup.questions import (
     ask_whether_to_install,
     ask_whether_to_keep,
 )
+from nacre.cli.setup.service import service_here, write_service
 from nacre.installation import install_extra
 from nacre.record import Record
 from nacre.runtime.agent.insight.trial import Key, Trial, tried
@@ -41,7 +39,7 @@ from nacre.runtime.contracts.clock import owner_zone
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.providers.opening import ProviderMissing, missing_extra, model_catalog
 from nacre.runtime.providers.provider import Offer
-from nacre.runtime.settings.config import SETTINGS_FILE, home_folder, load_config, settings_file
+from nacre.runtime.settings.config import SETTINGS_FILE, load_config, settings_file
 from nacre.runtime.settings.disk.json5_edits import with_value
 from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE, has_keyring, keep_in_file, keep_in_keyring
 from nacre.runtime.settings.disk.settings_file import settings_as_written
@@ -51,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nacre.cli.invocation import Invocation
+    from nacre.cli.setup.service import Service
     from nacre.memory.contracts.workspace import Workspace
     from nacre.memory.workspace.workspace import WorkspaceReport
     from nacre.runtime.settings.config import Config
@@ -179,10 +178,10 @@ def _asked(invocation: Invocation) -> Chosen:
         return chosen
     choices = asyncio.run(catalog.found_choices(invocation.config.environment))
     while True:
-        answer = ask_model(choices, catalog.offers())
+        answer = ask_model(choices, _offers(invocation), chosen.model_name or invocation.config.model_name)
         if not answer:
             return chosen
-        picked = _picked(invocation, answer)
+        picked = _picked(invocation, answer, _addresses(chosen))
         if picked is None:
             continue
         trial = _tried(invocation, picked, asks=True)
@@ -201,13 +200,42 @@ def _asked(invocation: Invocation) -> Chosen:
             return chosen
 
 
-def _picked(invocation: Invocation, answer: str | Offer) -> Chosen | None:
+def _offers(invocation: Invocation) -> list[Offer]:
+    """The servers of the settings with their addresses, and the other providers."""
+    offers = {each.provider_name: each for each in model_catalog().offers()}
+    own = [
+        Offer(
+            label=f"{offers[name].label if name in offers else name} at {url}",
+            provider_name=name,
+            address=url,
+        )
+        for name, url in _known_addresses(invocation).items()
+        if name not in offers or offers[name].is_own_server
+    ]
+    named = {each.provider_name for each in own}
+    return [*own, *(each for each in offers.values() if each.provider_name not in named)]
+
+
+def _known_addresses(invocation: Invocation) -> dict[str, str]:
+    providers = invocation.config.settings.models.providers
+    return {name: provider.base_url for name, provider in providers.items() if provider.base_url}
+
+
+def _addresses(chosen: Chosen) -> dict[str, str]:
+    """The servers that were chosen already, by their names."""
+    names = {each.model_name.partition("/")[0]: each.base_url for each in (chosen, *chosen.fallbacks)}
+    return {name: url or model_catalog().usual_address(name) for name, url in names.items() if name}
+
+
+def _picked(invocation: Invocation, answer: str | Offer, addresses: Mapping[str, str]) -> Chosen | None:
     """The model behind an answer with its key and address; `None` to ask again."""
+    if isinstance(answer, Offer) and not answer.is_own_server:
+        return _of_provider(invocation, answer)
     if isinstance(answer, Offer):
-        ask = _on_own_server if answer.is_own_server else _of_provider
-        return ask(invocation, answer)
+        return _on_own_server(invocation, answer, addresses)
     if "://" in answer:
-        return _on_own_server(invocation, Offer(label="", provider_name="", address=answer), is_asked=False)
+        offer = Offer(label="", provider_name="", address=answer)
+        return _on_own_server(invocation, offer, addresses, is_asked=False)
     provider = invocation.config.settings.models.providers.get(answer.partition("/")[0])
     has_key = provider is not None and bool(provider.api_key)
     return Chosen(model_name=answer, key=None if has_key else _key(invocation, answer))
@@ -222,7 +250,7 @@ def _of_provider(invocation: Invocation, offer: Offer) -> Chosen | None:
     while True:
         secret = _secret(invocation, picked)
         status, offered = asyncio.run(model_catalog().offered_models(name, environment, secret))
-        if status not in REFUSALS:
+        if not secret or status not in REFUSALS:  # without one, it can be set later
             break
         invocation.warn(f"{offer.label} refused the key.")
         key = _another_key(invocation, picked)
@@ -235,27 +263,38 @@ def _of_provider(invocation: Invocation, offer: Offer) -> Chosen | None:
     return Chosen(model_name=model_name, key=key) if model_name else None
 
 
-def _on_own_server(invocation: Invocation, offer: Offer, *, is_asked: bool = True) -> Chosen | None:
-    """A model of a server that the owner runs: its address is probed, and a key asked where it wants one."""
+def _on_own_server(
+    invocation: Invocation, offer: Offer, addresses: Mapping[str, str], *, is_asked: bool = True
+) -> Chosen | None:
+    """A model of a server that the owner runs: its address is probed, and a key asked where it wants one.
+
+    `addresses` are those of the servers that were chosen in this run.
+    """
     address = ask_address(offer.address) if is_asked else offer.address
-    name, key = offer.provider_name, None
+    known, name = _known_addresses(invocation), ""
+    provider = invocation.config.settings.models.providers.get(offer.provider_name)
+    key, secret = None, provider.api_key if provider else ""
     while address:
-        base_url, found = asyncio.run(model_catalog().probed(address, key.secret if key else ""))
-        if found.is_served:
-            name = name or ask_server_name(base_url)
+        base_url, found = asyncio.run(model_catalog().probed(address, secret))
+        if found.is_served and not name:
+            name = offer.provider_name
+            if not name or addresses.get(name, base_url) != base_url:
+                name = ask_server_name(base_url, {**known, **addresses})
         if found.talking:
             model_name = ask_listed(model_catalog().model_choices(name, found.talking), name)
-            kept = "" if base_url == model_catalog().usual_address(name) else base_url
+            is_usual = name not in known and base_url == model_catalog().usual_address(name)
+            kept = "" if is_usual else base_url
             return Chosen(model_name=model_name, key=key, base_url=kept) if model_name else None
         if found.status in REFUSALS:
-            if key is not None:
+            if secret:
                 invocation.warn(f"{base_url} refused the key.")
             key = _another_key(invocation, Chosen(model_name=f"{name}/default", key=key))
             if key is not None:
+                secret = key.secret
                 continue
         else:
             invocation.warn(_no_models(base_url, found.status))
-        address, key = ask_address(""), None
+        address, key, secret = ask_address(""), None, ""
     return None
 
 
@@ -287,6 +326,7 @@ def _key(
         env_file=invocation.short(config.state_dir / ENVIRONMENT_FILE),
         has_keyring=has_keyring(),
         refused=refused,
+        on_blank="go back" if is_wanted else "set it later",
     )
 
 
@@ -497,7 +537,7 @@ def command(
     model_name = chosen.model_name if chosen else config.model_name
     trial = chosen.trial if chosen else None
     code = 1 if trial and trial.problem and yes and (config.model_name or address) else 0
-    service = _service(invocation) if wants_service or (asks and _wants_service(invocation)) else None
+    service = write_service(invocation) if wants_service or (asks and _wants_service(invocation)) else None
     if as_json:
         facts = {"agentId": config.agent_id, "stateDir": str(config.state_dir), "workspace": workspace.place}
         tried = camel_json(trial, "model_name", "seconds", "usage", "problem") if trial else None
@@ -505,7 +545,8 @@ def command(
         found |= {"service": str(service.file)} if service else {}
         print_json({**facts, **camel_json(report, "created", "is_new"), **found})
         return code
-    invocation.say(*_lines(invocation, report, workspace, model_name, service))
+    lasting = chosen or Chosen(model_name=model_name)
+    invocation.say(*_lines(invocation, report, workspace, lasting, service))
     invocation.warn(*notices)
     return code
 
@@ -584,111 +625,34 @@ def _lines(
     invocation: Invocation,
     report: WorkspaceReport,
     workspace: Workspace,
-    model_name: str,
+    chosen: Chosen,
     service: Service | None,
 ) -> list[str]:
     config = invocation.config
     created = f"created {', '.join(report.created)}" if report.created else "nothing was missing"
     named = "" if invocation.is_default_agent else f"--agent {config.agent_id} "
-    model = model_name or "none yet: Nacre answers offline. `nacre init` on a terminal finds and tries one."
+    fallbacks = ", ".join(each.model_name for each in chosen.fallbacks)
+    model = (
+        chosen.model_name
+        or "none yet: Nacre answers offline. `nacre init` on a terminal finds and tries one."
+    )
     return [
         f"State      {invocation.short(config.state_dir)}",
         f"Workspace  {invocation.short(Path(workspace.place))}",
         f"           {created}",
         f"Model      {model}",
+        *([f"Fallback   {fallbacks}"] if fallbacks else []),
         *([f"Service    {invocation.short(service.file)}; to start it: {service.start}"] if service else []),
         "",
         f"Next: `nacre {named}chat` to talk. USER.md in the workspace is the place to say who you are.",
     ]
 
 
-class Service(Record):
-    """A file for the system's service manager that runs `nacre serve`, and the command that starts it."""
-
-    file: Path
-    data: bytes
-    start: str
-
-
-def service_for(
-    platform: str, environment: Mapping[str, str], state_dir: Path, program: Sequence[str]
-) -> Service | None:
-    """The service of a user: a systemd unit on Linux, a launchd agent on macOS, else `None`.
-
-    `platform` is as in `sys.platform`, `program` the command line that serves.
-    """
-    home = home_folder(environment)
-    is_usual = state_dir == home / ".nacre"
-    if platform == "darwin":
-        file = home / "Library/LaunchAgents/nacre.plist"
-        output = str(state_dir / "serve.out")
-        agent: dict[str, Any] = {
-            "Label": "nacre",
-            "ProgramArguments": list(program),
-            "EnvironmentVariables": {} if is_usual else {"NACRE_STATE_DIR": str(state_dir)},
-            "RunAtLoad": True,
-            "KeepAlive": {"SuccessfulExit": False},
-            "ExitTimeOut": 60,
-            "Umask": 0o077,
-            "StandardOutPath": output,
-            "StandardErrorPath": output,
-        }
-        start = f"launchctl bootstrap gui/$(id -u) {shlex.quote(str(file))}"
-        return Service(file=file, data=plistlib.dumps(agent), start=start)
-    if platform != "linux" or shutil.which("systemctl", path=environment.get("PATH")) is None:
-        return None
-    config_home = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
-    unit = Path(__file__).with_name("nacre.service").read_text(encoding="utf-8")
-    command = " ".join(f'"{_unit_text(word).replace("$", "$$")}"' for word in program)
-    unit = unit.replace("ExecStart=%h/.local/share/nacre/bin/nacre serve", f"ExecStart={command}")
-    if not is_usual:
-        folder = _unit_text(str(state_dir))
-        keys = f"EnvironmentFile=-{str(state_dir).replace('%', '%%')}/serve.env"
-        unit = unit.replace(
-            "EnvironmentFile=-%h/.nacre/serve.env", f'Environment="NACRE_STATE_DIR={folder}"\n{keys}'
-        )
-    return Service(
-        file=config_home / "systemd/user/nacre.service",
-        data=unit.encode(),
-        start="systemctl --user enable --now nacre && loginctl enable-linger",
-    )
-
-
-def _unit_text(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
-
-
 def _wants_service(invocation: Invocation) -> bool:
     """Whether the owner of an assistant with channels wants a service; asked only if there is none yet."""
     from nacre.cli.setup.questions import ask_service
 
-    service = _service_here(invocation)
+    service = service_here(invocation)
     if service is None or service.file.exists() or not load_config(invocation.environment).settings.channels:
         return False
     return ask_service(invocation.short(service.file))
-
-
-def _service_here(invocation: Invocation) -> Service | None:
-    script = Path(sys.executable).with_name("nacre")
-    program = [str(script)] if script.is_file() else [sys.executable, "-P", "-m", "nacre"]
-    return service_for(sys.platform, invocation.environment, invocation.config.state_dir, [*program, "serve"])
-
-
-def _service(invocation: Invocation) -> Service | None:
-    """Writes the service unless there is one; `None` where there is no manager, or another service."""
-    service = _service_here(invocation)
-    if service is None:
-        invocation.warn(
-            "No service was written: there is neither systemd nor launchd here. Have `nacre serve` started "
-            "as other programs of this system are."
-        )
-        return None
-    try:
-        service.file.parent.mkdir(parents=True, exist_ok=True)
-        with service.file.open("xb") as file:
-            file.write(service.data)
-    except FileExistsError:
-        if service.file.read_bytes() != service.data:
-            invocation.warn(f"{service.file} is there already, with other content. It was not changed.")
-            return None
-    return service

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nacre.cli.invocation import Invocation, begin, json_option, run_reporting, shared_options
+from nacre.cli.nouns import Noun
 from nacre.cli.screen.json_text import print_json
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def on_facts(work: Callable[..., Awaitable[int]]) -> Callable[..., int]:
     return run
 
 
-@click.group("facts")
+@click.group("facts", cls=Noun, noun="memory facts")
 def command() -> None:
     """List, set and look up facts about people, with their history."""
 

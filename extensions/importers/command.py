@@ -616,7 +616,7 @@ def _next_steps(report: Report, *, is_dry: bool) -> list[str]:
     lines = []
     if counts["sessions"].imported:
         lines.append(
-            "`nacre sessions search WORD` finds what was said in the sessions, `nacre sessions list --all` "
+            "`nacre sessions search WORD` finds what was said in the sessions, `nacre sessions` "
             "lists them, and `nacre sessions resume ID` continues one."
         )
     if counts["notes"].imported:

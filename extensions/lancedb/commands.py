@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nacre.cli.invocation import Invocation, begin, json_option, run_reporting, shared_options
+from nacre.cli.nouns import Noun
 from nacre.cli.screen.json_text import print_json
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def on_memories(run_command: Callable[..., Awaitable[int]]) -> Callable[..., int
     return run
 
 
-@click.group("ltm")
+@click.group("ltm", cls=Noun, noun="memory ltm")
 def command() -> None:
     """Show the long-term memory that the LanceDB engine keeps."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from nacre.cli.invocation import begin, json_option, shared_options
+from nacre.cli.nouns import Noun
 from nacre.cli.screen.json_text import camel_json, print_json
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ T = TypeVar("T")
 _SESSION_ROWS = ("transcripts", "results", "lines", "endings")
 
 
-@click.group("storage")
+@click.group("storage", cls=Noun, noun="admin storage")
 def storage() -> None:
     """Move an agent from files to a database or back; host those of a database."""
 
@@ -367,7 +368,7 @@ def _ledger_json(ledger: CopiedLedger) -> dict[str, object]:
 _FOLDER = click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 
 
-@click.group("workspace")
+@click.group("workspace", cls=Noun, noun="admin workspace")
 def workspace() -> None:
     """Bring the notes of a database to a folder and back."""
 

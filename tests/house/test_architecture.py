@@ -40,7 +40,7 @@ IDS = {
 OPENERS = {
     "cli/memory/remembered_search.py": "what the last search kept of the settings, and may be lost",
     "cli/serving/log.py": "the log, read on while it grows",
-    "cli/setup/init.py": "the service of the owner's, and the unit that it is made of",
+    "cli/setup/service.py": "the service of the owner's, and the unit that it is made of",
     "cli/setup/doctor.py": "how many folders the system watches",
     "runtime/agent/evaluation.py": "the data set that a test names",
     "runtime/hooks/trust.py": "the hooks of the workspace, read once and without following links",

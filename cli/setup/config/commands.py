@@ -21,6 +21,7 @@ import click
 from pydantic import BaseModel
 
 from nacre.cli.invocation import begin, environment_of, json_option, shared_options
+from nacre.cli.nouns import Noun
 from nacre.cli.screen.json_text import print_json
 from nacre.record import Record
 from nacre.runtime.settings.changes import counts_at_next_turn, is_taken_over_by_serve
@@ -200,7 +201,7 @@ def _last_word(name: str) -> str:
     return name[start:].lower()
 
 
-@click.group("config")
+@click.group("config", cls=Noun, noun="config")
 @shared_options
 def command(context: click.Context) -> None:
     """Show and change the settings.
