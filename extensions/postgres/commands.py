@@ -187,17 +187,8 @@ def limit_command(
 @shared_options
 def pause_command(context: click.Context, agent_id: str, as_json: bool) -> int:
     """Have no worker begin a turn of agent ID; its messages wait."""
-    from nacre.extensions.postgres.hosting import pause
-
-    invocation = begin(context)
-    _checked(invocation, agent_id)
-    _hosted(invocation, partial(pause, agent=agent_id, is_paused=True))
-    if as_json:
-        return print_json({"agent": agent_id, "isPaused": True})
-    invocation.say(
-        f"{agent_id} is paused. Turns that run go on; messages wait for `nacre admin storage resume`."
-    )
-    return 0
+    told = f"{agent_id} is paused. Turns that run go on; messages wait for `nacre admin storage resume`."
+    return _paused(begin(context), agent_id, told, is_paused=True, as_json=as_json)
 
 
 @storage.command("resume")
@@ -206,14 +197,18 @@ def pause_command(context: click.Context, agent_id: str, as_json: bool) -> int:
 @shared_options
 def resume_command(context: click.Context, agent_id: str, as_json: bool) -> int:
     """Have workers run the turns of agent ID again."""
+    told = f"{agent_id} is answered again."
+    return _paused(begin(context), agent_id, told, is_paused=False, as_json=as_json)
+
+
+def _paused(invocation: Invocation, agent_id: str, told: str, *, is_paused: bool, as_json: bool) -> int:
     from nacre.extensions.postgres.hosting import pause
 
-    invocation = begin(context)
     _checked(invocation, agent_id)
-    _hosted(invocation, partial(pause, agent=agent_id, is_paused=False))
+    _hosted(invocation, partial(pause, agent=agent_id, is_paused=is_paused))
     if as_json:
-        return print_json({"agent": agent_id, "isPaused": False})
-    invocation.say(f"{agent_id} is answered again.")
+        return print_json({"agent": agent_id, "isPaused": is_paused})
+    invocation.say(told)
     return 0
 
 

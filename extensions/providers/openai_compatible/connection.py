@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+from urllib.request import getproxies
 
 from nacre.extensions.providers.completions.addresses import (
     SentElsewhere,
@@ -115,15 +116,22 @@ class Connection:
 
     def _made(self) -> Any:
         httpx = load_client()
-        local = is_loopback(self._base_url)
+        from nacre.extensions.providers.openai_compatible.transport import Transport
+
+        is_local = is_loopback(self._base_url)
+        # reading all certificates takes 0.1 s, and plain HTTP has none
+        is_plain = is_local and self._base_url.startswith("http://")
+        tls = None if is_plain else httpx.create_ssl_context()
+        # a proxy has no way to this machine
+        is_direct = is_local or not getproxies()
         return httpx.AsyncClient(
             timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),
             limits=httpx.Limits(max_connections=None, keepalive_expiry=KEEP_CONNECTION_SECONDS),
             auth=user_of(self._base_url),
             follow_redirects=False,
-            trust_env=not local,  # a proxy has no way to this machine
-            # reading all certificates takes 0.1 s, and plain HTTP has none
-            verify=False if local and self._base_url.startswith("http://") else httpx.create_ssl_context(),
+            trust_env=not is_local,
+            verify=tls or False,
+            transport=Transport(tls, keep_seconds=KEEP_CONNECTION_SECONDS) if is_direct else None,
         )
 
 

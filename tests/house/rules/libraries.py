@@ -26,6 +26,7 @@ LIBRARIES = {
         "locks.py",
         "extensions/providers/embedding/local_models.py",
     ),
+    "h11": ("extensions/providers/openai_compatible/transport.py",),
     "httpx2": ("extensions/mcp/client/session.py",),
     "httpx": (
         "extensions/providers/completions/http_client.py",
