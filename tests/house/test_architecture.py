@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+import nacre
+from nacre.runtime.contracts import errors
 from tests.house.law import LAW, MOST_ENTRIES, OTHER_TESTS
 from tests.house.rules import files as rules, rooms as room_rules
 from tests.house.rules.libraries import LIBRARIES
@@ -194,6 +196,14 @@ def test_packages_export_names_that_exist(room: str) -> None:
     assert package.__all__
     assert set(package.__all__) <= set(dir(package))
     assert [name for name in package.__all__ if not hasattr(package, name)] == []
+
+
+def test_authors_import_every_error_of_a_turn_from_the_package() -> None:
+    """Whoever tells one failure from another needs no deeper import."""
+    found = [each for each in vars(errors).values() if isinstance(each, type)]
+    kinds = {each.__name__ for each in found if issubclass(each, errors.AgentError)}
+
+    assert kinds <= set(nacre.__all__)
 
 
 def test_package_files_hold_no_code() -> None:
