@@ -14,7 +14,6 @@ from nacre.record import Record
 from nacre.runtime.contracts.clock import epoch_ms, owner_zone, system_clock
 from nacre.runtime.contracts.errors import AgentError, ModelAuthError, NoCredit
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
-from nacre.runtime.models.failover import whole_answer
 from nacre.runtime.providers.opening import connected_model
 from nacre.runtime.settings.sections.models import ModelsSettings, ProviderSettings
 from nacre.sessions.contracts.messages import user_message
@@ -83,6 +82,8 @@ async def listens(address: str) -> bool:
 
 async def tried(config: Config, model_name: str, key: Key | None, base_url: str = "") -> Trial:
     """Asks a model for one word, with the key and the address in place of the settings' if they are given."""
+    from nacre.runtime.models.failover import whole_answer
+
     now = system_clock(owner_zone(None))
     started = time.monotonic()
     try:
