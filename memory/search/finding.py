@@ -20,6 +20,7 @@ from nacre.memory.files.note_files import ROOT_FILES
 from nacre.memory.search.contradiction import Intent, intent_of
 from nacre.memory.search.ranking import Ranked, rank
 from nacre.memory.search.scoring import FEW_CHUNKS, Candidates, QueryFacts
+from nacre.memory.text.claims import OWNER, QUESTION_MARKS, Claim
 from nacre.memory.text.days.query_dates import days_and_rest
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.forms.character_grams import gram_run
@@ -92,6 +93,7 @@ def find(
 ) -> WordingResult:
     """The best `count` chunks for one wording."""
     hybrid, embedder = context.settings.hybrid, context.embedder
+    text = _about_owner(text, snapshot)
     days, rest = days_and_rest(text, context.now.date())
     query = match_query(text, days)
     if query is not None:
@@ -131,6 +133,14 @@ def find(
         degraded=degraded,
         has_vector=vector is not None,
     )
+
+
+def _about_owner(text: str, snapshot: Snapshot) -> str:
+    # "Where do I live?" is about the owner, or user, as notes say. A word in no note would weigh most.
+    if not (text.endswith(QUESTION_MARKS) and Claim(text).is_first_person):
+        return text
+    words = (name.capitalize() for name in sorted(OWNER) if snapshot.is_known(Atom(name)))
+    return " ".join((text[:-1], *words)) + text[-1]
 
 
 def _degraded(

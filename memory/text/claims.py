@@ -15,7 +15,7 @@ from nacre.memory.contracts.records import Address
 from nacre.memory.text.days.day_words import WEEKDAYS
 from nacre.memory.text.evidence import fold, stem
 from nacre.memory.text.forms.character_grams import gram_run, seamed
-from nacre.memory.text.forms.words import claim_words, stop_words_for
+from nacre.memory.text.forms.words import NAMED_STOP_WORDS, claim_words, stop_words_for
 
 _TOKEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _MARKS_OF_CLAUSES = " ,;:.!?()\u2013\u2014\u2026\u3001\u3002\uff0c\uff1a\uff1b\uff01\uff1f"
@@ -79,7 +79,9 @@ _SECTIONS = frozenset(("facts", "preferences", "decisions", "people", "lessons",
 """Headings that name the kind of the lines below, not their subject."""
 _OWN_HEADING = re.compile("notes (?:of the conversation|from )|noted (?:at |by a program)|asked to remember")
 """The beginnings of the headings that Nacre writes into logs."""
-_OWNER = frozenset(("user", "owner"))
+OWNER = frozenset(("user", "owner"))
+"""What notes call whom they belong to."""
+QUESTION_MARKS = ("?", "\uff1f")
 _INDEFINITE = frozenset(("a", "an", "ein", "eine", "einen", "un", "une", "una", "uno"))
 _AT = frozenset(
     (
@@ -129,14 +131,25 @@ class Claim:
         """Whether a question is in the past tense, or asks for a time or for what was before."""
         if any(sign in self._folded for sign in _table("asks about the past, among characters")):
             return True
-        return not _table("asks about the past").isdisjoint(_TOKEN.findall(self._folded))
+        words = _TOKEN.findall(self._folded)
+        if not _table("asks about the past, as its first or last word").isdisjoint((*words[:1], *words[-1:])):
+            return True
+        is_german = stop_words_for(words) is NAMED_STOP_WORDS["german"]
+        return any(word in _table("asks about the past") for word in words if word != "was" or not is_german)
+
+    @cached_property
+    def is_first_person(self) -> bool:
+        """Whether whoever says or asks this names themselves."""
+        if any(sign in self._folded for sign in _table("first person, among characters")):
+            return True
+        return not _table("first person").isdisjoint(_TOKEN.findall(self._folded))
 
     @cached_property
     def sentences(self) -> Sequence[Claim]:
         """The sentences of a line that is conversation, without its questions."""
         cut = _SENTENCE_END.split(f"{self._bare} ")
         parts = [part.strip() for part in cut if part.strip() and len(part) <= _MOST_CHARS]
-        return [Claim(part, in_talk=True) for part in parts if part[-1] not in "?\uff1f"]
+        return [Claim(part, in_talk=True) for part in parts if part[-1] not in QUESTION_MARKS]
 
     @cached_property
     def is_change(self) -> bool:
@@ -210,7 +223,7 @@ def addresses(line: str, subject: str = "") -> tuple[Address, ...]:
             continue  # "Anna is tired" names no attribute
         words = [word.removesuffix("'s").removesuffix("’s") for word in thing]
         stop_words = stop_words_for(words)
-        about = {stem(word) for word in words if word not in stop_words and word not in _OWNER}
+        about = {stem(word) for word in words if word not in stop_words and word not in OWNER}
         stated = {stem(word) for word in value if not is_not(word)}
         # 2026-03-04 has all numbers of 2026-03-03
         stated.update(_DATE.findall(claim._bare) if stated else ())
