@@ -20,7 +20,7 @@ from nacre.memory.files.note_files import ROOT_FILES
 from nacre.memory.search.contradiction import Intent, intent_of
 from nacre.memory.search.ranking import Ranked, rank
 from nacre.memory.search.scoring import FEW_CHUNKS, Candidates, QueryFacts
-from nacre.memory.text.claims import OWNER, QUESTION_MARKS, Claim
+from nacre.memory.text.claims import QUESTION_MARKS, speaker_words
 from nacre.memory.text.days.query_dates import days_and_rest
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.forms.character_grams import gram_run
@@ -93,7 +93,12 @@ def find(
 ) -> WordingResult:
     """The best `count` chunks for one wording."""
     hybrid, embedder = context.settings.hybrid, context.embedder
-    text = _about_owner(text, snapshot)
+    # "Where do I live?" asks about the owner, as notes say. A word that is in no note would weigh most.
+    speaker = (
+        speaker_words(text) if text.endswith(QUESTION_MARKS) and snapshot.is_known(Atom("owner")) else ()
+    )
+    if speaker:
+        text = f"{text[:-1]} Owner{text[-1]}"
     days, rest = days_and_rest(text, context.now.date())
     query = match_query(text, days)
     if query is not None:
@@ -104,7 +109,7 @@ def find(
     scale = stored_scale(meta, embedder.key if embedder is not None else "")
     bare = None if degraded else vector
     vector = scale.centered(bare) if bare is not None else None
-    finder = Finder(query) if query is not None else None
+    finder = Finder(query, for_last=speaker) if query is not None else None
     found = _candidates(snapshot, context, query, vector)
     if bare is not None:
         is_measured = embedder is not None and embedder.language_part is not None
@@ -133,14 +138,6 @@ def find(
         degraded=degraded,
         has_vector=vector is not None,
     )
-
-
-def _about_owner(text: str, snapshot: Snapshot) -> str:
-    # "Where do I live?" is about the owner, or user, as notes say. A word in no note would weigh most.
-    if not (text.endswith(QUESTION_MARKS) and Claim(text).is_first_person):
-        return text
-    words = (name.capitalize() for name in sorted(OWNER) if snapshot.is_known(Atom(name)))
-    return " ".join((text[:-1], *words)) + text[-1]
 
 
 def _degraded(

@@ -15,7 +15,12 @@ from nacre.memory.contracts.records import Address
 from nacre.memory.text.days.day_words import WEEKDAYS
 from nacre.memory.text.evidence import fold, stem
 from nacre.memory.text.forms.character_grams import gram_run, seamed
-from nacre.memory.text.forms.words import NAMED_STOP_WORDS, claim_words, stop_words_for
+from nacre.memory.text.forms.words import (
+    NAMED_STOP_WORDS,
+    claim_words,
+    claim_words_beside,
+    stop_words_for,
+)
 
 _TOKEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _MARKS_OF_CLAUSES = " ,;:.!?()\u2013\u2014\u2026\u3001\u3002\uff0c\uff1a\uff1b\uff01\uff1f"
@@ -79,8 +84,7 @@ _SECTIONS = frozenset(("facts", "preferences", "decisions", "people", "lessons",
 """Headings that name the kind of the lines below, not their subject."""
 _OWN_HEADING = re.compile("notes (?:of the conversation|from )|noted (?:at |by a program)|asked to remember")
 """The beginnings of the headings that Nacre writes into logs."""
-OWNER = frozenset(("user", "owner"))
-"""What notes call whom they belong to."""
+_OWNER = frozenset(("user", "owner"))
 QUESTION_MARKS = ("?", "\uff1f")
 _INDEFINITE = frozenset(("a", "an", "ein", "eine", "einen", "un", "une", "una", "uno"))
 _AT = frozenset(
@@ -138,13 +142,6 @@ class Claim:
         return any(word in _table("asks about the past") for word in words if word != "was" or not is_german)
 
     @cached_property
-    def is_first_person(self) -> bool:
-        """Whether whoever says or asks this names themselves."""
-        if any(sign in self._folded for sign in _table("first person, among characters")):
-            return True
-        return not _table("first person").isdisjoint(_TOKEN.findall(self._folded))
-
-    @cached_property
     def sentences(self) -> Sequence[Claim]:
         """The sentences of a line that is conversation, without its questions."""
         cut = _SENTENCE_END.split(f"{self._bare} ")
@@ -175,6 +172,16 @@ class Claim:
         """The numbers of the `terms`, which are word beginnings, that are asserted or `denied`."""
         words = [word for word, is_denied in self.words if is_denied is denied]
         return frozenset(at for at, term in enumerate(terms) if any(word.startswith(term) for word in words))
+
+
+def speaker_words(text: str) -> frozenset[str]:
+    """The words with which speakers name themselves, in the languages of those in the text; mostly empty."""
+    said = fold(text)
+    tokens = frozenset(_TOKEN.findall(said))
+    whole = claim_words_beside("first person", tokens.__contains__)
+    return frozenset(
+        map(fold, whole | claim_words_beside("first person, among characters", said.__contains__))
+    )
 
 
 def labelled_rows(lines: Sequence[str]) -> Mapping[int, str]:
@@ -223,7 +230,7 @@ def addresses(line: str, subject: str = "") -> tuple[Address, ...]:
             continue  # "Anna is tired" names no attribute
         words = [word.removesuffix("'s").removesuffix("’s") for word in thing]
         stop_words = stop_words_for(words)
-        about = {stem(word) for word in words if word not in stop_words and word not in OWNER}
+        about = {stem(word) for word in words if word not in stop_words and word not in _OWNER}
         stated = {stem(word) for word in value if not is_not(word)}
         # 2026-03-04 has all numbers of 2026-03-03
         stated.update(_DATE.findall(claim._bare) if stated else ())

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from nacre.memory.contracts.words import MatchQuery
-from nacre.memory.text.forms.character_grams import seamed
+from nacre.memory.text.forms.character_grams import gram_run, seamed
 from nacre.memory.text.forms.emoji import emoji_in, emoji_words
 from nacre.memory.text.forms.endings import beginning
 from nacre.memory.text.forms.letters import DIGITS, normalise
@@ -51,15 +51,18 @@ class TextEvidence(NamedTuple):
 class Finder:
     """Finds the terms of one query in many texts; `atoms` find them in the index.
 
-    Uses plain string search, because patterns take ten times as long.
+    Uses plain string search, because patterns take ten times as long. `for_last` are words, or parts of words
+    in scripts without spaces, that count as the last term: "I" is the owner.
     """
 
-    def __init__(self, query: MatchQuery) -> None:
+    def __init__(self, query: MatchQuery, *, for_last: Collection[str] = ()) -> None:
         written = {stem(fold(term), inflected=query.inflected): term for term in reversed(query.terms)}
         self.terms = tuple(term for term in reversed(written) if term)
         self.atoms = tuple(term_atom(written[term], inflected=query.inflected) for term in self.terms)
         self._code_forms = [*map(fold, query.code_forms)]
-        self._searched = [(term, _longest_ending(term)) for term in self.terms]
+        self._searched = [(at, term, _longest_ending(term)) for at, term in enumerate(self.terms)]
+        last = len(self.terms) - 1
+        self._searched += [(last, word, -1 if gram_run().match(word) else 0) for word in for_last]
         self._has_numbers = any(map(str.isdigit, "".join(self.terms)))
         self._names = [
             _Name(text=name[:_HASH_CHARS] if HEX.fullmatch(name) else name, whole=not HEX.fullmatch(name))
@@ -85,7 +88,7 @@ class Finder:
 
     def _look(self, folded: str) -> TextEvidence:
         lines: dict[int, set[int]] = {}
-        for number, (term, longest_ending) in enumerate(self._searched):
+        for number, term, longest_ending in self._searched:
             at = folded.find(term)
             if at < 0:
                 continue
