@@ -43,7 +43,7 @@ class Intent(Record):
 
     `about` are the numbers of the terms that do not only name days, `names` those of them with a capital
     letter, or where words are not apart the first of them. `until` is the last day that the wording names, if
-    any. `asks_now`: it is a question about what is so now.
+    any. `asks_state`: it is a question about what is so now, or was on those days.
     """
 
     finder: Finder
@@ -51,7 +51,7 @@ class Intent(Record):
     about: frozenset[int]
     names: frozenset[int]
     until: date | None
-    asks_now: bool
+    asks_state: bool
 
 
 class Supersession(Record):
@@ -131,13 +131,14 @@ def intent_of(text: str, finder: Finder, days: Sequence[DayRange], rest: str) ->
     names = about & finder.look(" ".join(capitals)).terms
     if text.lower() == text.upper() and gram_run().search(text):
         names = about & {min(about, default=0)}  # whom a question concerns comes first, where words touch
+    until = max((span.last for span in days), default=None)
     return Intent(
         finder=finder,
         denied=claim.having(finder.terms, denied=True),
         about=about,
         names=names,
-        until=max((span.last for span in days), default=None),
-        asks_now=text.rstrip().endswith(QUESTION_MARKS) and not claim.asks_about_past,
+        until=until,
+        asks_state=text.endswith(QUESTION_MARKS) and (until is not None or not claim.asks_about_past),
     )
 
 
@@ -285,7 +286,7 @@ def _told_later(
     said = [
         line
         for item, _ in groups
-        if (intent := intents[item.chunk_id]) is not None and (intent.asks_now or intent.until)
+        if (intent := intents[item.chunk_id]) is not None and intent.asks_state
         for line in _said(chunks[item.chunk_id], item.chunk_id, intent, below=True)
         if line.claim.is_short and not _is_among_several(line)
     ]

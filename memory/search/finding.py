@@ -20,7 +20,7 @@ from nacre.memory.files.note_files import ROOT_FILES
 from nacre.memory.search.contradiction import Intent, intent_of
 from nacre.memory.search.ranking import Ranked, rank
 from nacre.memory.search.scoring import FEW_CHUNKS, Candidates, QueryFacts
-from nacre.memory.text.claims import QUESTION_MARKS, speaker_words
+from nacre.memory.text.claims import speaker_words
 from nacre.memory.text.days.query_dates import days_and_rest
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.forms.character_grams import gram_run
@@ -94,9 +94,8 @@ def find(
     """The best `count` chunks for one wording."""
     hybrid, embedder = context.settings.hybrid, context.embedder
     # "Where do I live?" asks about the owner, as notes say. A word that is in no note would weigh most.
-    speaker = (
-        speaker_words(text) if text.endswith(QUESTION_MARKS) and snapshot.is_known(Atom("owner")) else ()
-    )
+    speaker = frozenset() if "owner" in text.lower() else speaker_words(text)
+    speaker = speaker if speaker and snapshot.is_known(Atom("owner")) else frozenset()
     if speaker:
         text = f"{text[:-1]} Owner{text[-1]}"
     days, rest = days_and_rest(text, context.now.date())

@@ -174,9 +174,11 @@ class Claim:
         return frozenset(at for at, term in enumerate(terms) if any(word.startswith(term) for word in words))
 
 
-def speaker_words(text: str) -> frozenset[str]:
-    """The words with which speakers name themselves, in the languages of those in the text; mostly empty."""
-    said = fold(text)
+def speaker_words(question: str) -> frozenset[str]:
+    """The words with which speakers name themselves, in the languages of those in a question about now."""
+    said = fold(question)
+    if not said.endswith(QUESTION_MARKS) or Claim(question).asks_about_past:
+        return frozenset()
     tokens = frozenset(_TOKEN.findall(said))
     whole = claim_words_beside("first person", tokens.__contains__)
     return frozenset(
