@@ -278,7 +278,14 @@ async def test_a_change_is_told_in_other_words_than_the_question(
             "Liest vor dem Schlafen Krimis.",
             "{} liest vor dem Schlafen Lyrik.",
         ),
-        ("天宇睡前看什么？", "天宇", "国强", "睡前看侦探小说。", "{}睡前看诗集。"),
+        (
+            "which locker does ada have?",
+            "Ada",
+            "Dario",
+            "Ada has locker 205, near the door.",
+            "{} was given locker 91.",
+        ),
+        ("思思出差时狗放在哪里？", "思思", "国强", "出差时狗放在邻居家。", "{}出差时把狗送到宠物店。"),
     ],
 )
 async def test_what_was_told_later_in_the_same_words_comes_first(
