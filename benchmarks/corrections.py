@@ -10,8 +10,8 @@ that are not the older one of a pair. `--misses` lists them, never those of the 
 
 `--unseen` asks about `corrections_2.toml` instead: one memory for each of five languages, of corrected facts
 and of pairs of lines that are both true. Of these, "newer first" counts those with both lines among the hits.
-`--third` asks about `corrections_3.toml`, whose misses may be read. "Still first" is asked of a memory
-without the corrections: whether a fact that still holds stays before what else was told of that person.
+`--third` asks about such pairs in `corrections.toml`, whose misses may be read. "Still first" is asked of a
+memory without the corrections: whether a fact that holds stays before what else was told of that person.
 """
 
 from __future__ import annotations
@@ -36,10 +36,8 @@ from nacre.memory.engine import MemoryEngine
 from nacre.memory.workspace.folder import FolderWorkspace
 
 DATA = tomllib.loads(Path(__file__).with_name("corrections.toml").read_text(encoding="utf-8"))
-UNSEEN, THIRD = (
-    tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
-    for name in ("corrections_2.toml", "corrections_3.toml")
-)
+UNSEEN = tomllib.loads(Path(__file__).with_name("corrections_2.toml").read_text(encoding="utf-8"))
+THIRD = DATA["third"]
 HALVES = ("seen", "held_out")
 KINDS = (
     *(
@@ -229,9 +227,7 @@ async def _memory(
             await embedder.close()
 
 
-async def _ask_for_kept(
-    engine: MemoryEngine, folder: Path, pair: Pair, counts: Counts, show: bool
-) -> None:
+async def _ask_for_kept(engine: MemoryEngine, folder: Path, pair: Pair, counts: Counts, show: bool) -> None:
     report = await engine.search(pair.ask)
     is_first = place_of(report.hits, folder, pair.older) == 0
     counts.kept += is_first
@@ -298,7 +294,7 @@ def main() -> None:
     parser.add_argument("--embedder", default="local", help="local, or none for words alone")
     parser.add_argument("--half", choices=HALVES, action="append")
     parser.add_argument("--unseen", action="store_true", help="ask about corrections_2.toml")
-    parser.add_argument("--third", action="store_true", help="ask about corrections_3.toml")
+    parser.add_argument("--third", action="store_true", help="ask about the third set")
     arguments = parser.parse_args()
     other = UNSEEN if arguments.unseen else THIRD if arguments.third else None
     print("| half | wording | newer first | older marked | as of | in March | still first | wrong marks |")

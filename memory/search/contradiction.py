@@ -98,6 +98,9 @@ class _Line(Record):
         words = (word for claim in claims for word in claim.stems)
         return frozenset(stem(word.removesuffix("'s").removesuffix("’s")) for word in words)
 
+    def is_alike(self, other: _Line) -> bool:
+        return len(self.stems & other.stems) > 1
+
     @cached_property
     def above(self) -> frozenset[str]:
         texts = self.chunk.text.split("\n")
@@ -288,7 +291,7 @@ def _told_later(
         for item, _ in groups
         if (intent := intents[item.chunk_id]) is not None and intent.asks_state
         for line in _said(chunks[item.chunk_id], item.chunk_id, intent, below=True)
-        if line.claim.is_short and not _is_among_several(line)
+        if line.terms & (intent.names or line.terms) and line.claim.is_short and not _is_among_several(line)
     ]
     ranks = {item.chunk_id: item.is_near for item, _ in groups if item.explanation.vector_rank}
     said.sort(key=_Line.day_or_first, reverse=True)
@@ -304,11 +307,13 @@ def _told_later(
                 continue
             if not intent.names and not begin_alike(newer.claim, older.claim):
                 continue
-            alike, tells = len(newer.stems & older.stems) > 1, newer.claim.is_change
+            tells = newer.claim.is_change
             if ranks.get(newer.chunk_id) and ranks.get(older.chunk_id):
-                if alike or (tells and not older.claim.is_change):
+                if (tells and not older.claim.is_change) or newer.is_alike(older):
                     yield newer, older
-            elif alike and (tells or not ranks) and _are_about_one_matter(newer, older):
+                continue
+            is_enough = tells or not (ranks and intent.names)
+            if is_enough and _are_about_one_matter(newer, older) and newer.is_alike(older):
                 yield newer, older
 
 

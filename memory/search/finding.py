@@ -126,6 +126,7 @@ def find(
         vector_weight=hybrid.vector_weight,
         text_weight=hybrid.text_weight,
         is_absent=absent.asks_for_them,
+        is_implied=bool(speaker),
     )
     return WordingResult(
         ranked=rank(found, facts, hybrid, count=count, min_score=context.min_score, now=context.now),
