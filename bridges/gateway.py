@@ -265,8 +265,9 @@ class Gateway:
 
     async def _store_and_take(self, inbound: Inbound, cursor: str) -> None:
         ids = (inbound.chat_id, inbound.sender_id, inbound.message_id, inbound.thread_id)
-        is_long = sum(len(quote(each, errors="replace")) for each in ids) > MOST_ID_CHARS
-        if is_long or any("\0" in each or sendable(each) != each for each in ids):
+        written = "/".join(ids)
+        is_long = len(quote(written, errors="replace")) > MOST_ID_CHARS
+        if is_long or "\0" in written or sendable(written) != written:
             log.warning("a message from %s is not taken: %r cannot be stored", inbound.channel, ids)
             await self._ledger.pass_over(inbound, cursor)
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
@@ -132,6 +132,19 @@ def in_editor(
         return click.edit(text, extension=extension, require_save=True, env=dict(environment))
     except click.ClickException as error:
         raise ConfigError(f"{error.message}. Set EDITOR to one that is installed.") from error
+
+
+def run_reporting(
+    invocation: Voice, work: Coroutine[Any, Any, int], *failures: type[Exception], prefix: str = ""
+) -> int:
+    """Runs `work` until it is done or a signal ends it; one of `failures` becomes a message and code 1."""
+    from nacre.cli.signals import run_until_signal
+
+    try:
+        return run_until_signal(work)
+    except failures as error:
+        invocation.warn(f"{prefix}{error}", tone="error")
+        return 1
 
 
 def with_ledger(invocation: Invocation, work: Callable[[LedgerTables, Clock], Awaitable[T]]) -> T:

@@ -27,22 +27,24 @@ def render(name: str, /, **values: str) -> str:
     Raises:
         PromptError: there is no such prompt, or a variable is missing, unused or not text.
     """
-    text = _text(name)
-    wanted = variables(name)
-    missing, unused = sorted(wanted - values.keys()), sorted(values.keys() - wanted)
-    if missing or unused:
+    wanted, pieces = variables(name), list(_pieces(name))
+    if wanted != values.keys():
+        missing, unused = sorted(wanted - values.keys()), sorted(values.keys() - wanted)
         raise PromptError(
             f"The prompt {name!r} takes {sorted(wanted)}: missing {missing}, not used {unused}."
         )
-    wrong = sorted(key for key, value in values.items() if not isinstance(value, str))
-    if wrong:
-        raise PromptError(f"The prompt {name!r} takes text; these values are none: {wrong}.")
-    return _VARIABLE.sub(lambda match: values[match[1]], text)
+    pieces[1::2] = [values[variable] for variable in pieces[1::2]]
+    try:
+        return "".join(pieces)
+    except TypeError:
+        wrong = sorted(key for key, value in values.items() if not isinstance(value, str))
+        raise PromptError(f"The prompt {name!r} takes text; these values are none: {wrong}.") from None
 
 
+@cache
 def variables(name: str) -> frozenset[str]:
     """The names of the variables in a prompt. Raises `PromptError` if there is no such prompt."""
-    return frozenset(_VARIABLE.findall(_text(name)))
+    return frozenset(_pieces(name)[1::2])
 
 
 def quoted(text: str) -> str:
@@ -51,10 +53,11 @@ def quoted(text: str) -> str:
 
 
 @cache
-def _text(name: str) -> str:
+def _pieces(name: str) -> tuple[str, ...]:
+    """The text of a prompt; each second piece is the name of a variable."""
     resource = files("nacre.prompts") / f"{name}.md"
     if not _NAME.fullmatch(name) or not resource.is_file():
         raise PromptError(
             f"There is no prompt {name!r}: nacre/prompts/{name}.md is missing from this install."
         )
-    return resource.read_text(encoding="utf-8").rstrip("\n")
+    return tuple(_VARIABLE.split(resource.read_text(encoding="utf-8").rstrip("\n")))

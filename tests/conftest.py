@@ -8,6 +8,7 @@ import os
 import re
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -75,6 +76,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_SECONDS))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `--dist loadfile`: the files that import litellm go to one process, for it takes three seconds."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFileAndLibrary(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "litellm" if _uses_litellm(config.rootpath / file) else file
+
+    return ByFileAndLibrary(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@cache
+def _uses_litellm(file: Path) -> bool:
+    return re.search("LiteLLM|TranscriptionServer", file.read_text("utf-8")) is not None
 
 
 def pytest_collection_finish() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -101,3 +102,17 @@ def test_it_works_in_this_one(tmp_path: Path) -> None:
     script.write_text("from nacre.installation import install_command\nprint(install_command('mcp'))\n")
     looked = run_warm(str(script), cwd=tmp_path, env={"HOME": str(tmp_path)}, timeout_seconds=20)
     assert looked.stdout.strip() == command
+
+
+def test_a_source_that_is_gone_is_not_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in an image that was built from it."""
+    info = tmp_path / "nacre_gone-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: nacre-gone\nVersion: 1\n", encoding="utf-8")
+    (info / "direct_url.json").write_text(
+        json.dumps({"url": (tmp_path / "source").as_uri(), "dir_info": {}}), encoding="utf-8"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert install_command("irc", package="nacre-gone").endswith(" 'nacre-gone[irc]'")
+    (tmp_path / "source").mkdir()
+    assert install_command("irc", package="nacre-gone").endswith(f" '{tmp_path}/source[irc]'")

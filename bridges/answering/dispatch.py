@@ -135,9 +135,12 @@ class SessionQueue:
     async def _debounce(self, *, is_first: bool) -> None:
         """Waits until no message has arrived for as long as the rules say."""
         while self._waiting:
-            rules, first = self._rules(), self._waiting[0]
+            first = self._waiting[0]
+            if is_first and (first.begins or first.was_begun):
+                return
+            rules = self._rules()
             seconds = rules.first_debounce_seconds if is_first else rules.debounce_seconds
-            if is_first and (rules.mode not in COLLECTING or first.was_begun or self._is_alone(first)):
+            if is_first and (rules.mode not in COLLECTING or self._is_alone(first)):
                 return  # no other message would join its batch
             left = self._last_put + seconds - self._clock()
             if left <= 0:
@@ -319,6 +322,9 @@ class Dispatcher:
         if not inbound.trigger and is_stop(inbound.text) and may_stop(inbound):
             self._start(self._stop(received, self.queues.clear(key)))
             return
+        if received.begins and not self.is_busy_in(key):
+            self._enqueue(received)
+            return
         command = "" if received.was_begun else self._command(received)
         if command in CHOICE_COMMANDS:
             self._start(self._choose(received, command))
@@ -401,7 +407,7 @@ class Dispatcher:
             self._start(self._turns.finish((received,), TOO_MANY))
         elif outcome == "interrupts":
             self._interrupt(received)
-        elif self._steers_copy(received) and may_join(received, running):
+        elif may_join(received, running) and self._steers_copy(received):
             self._steering.steer_copy(received)
         if dropped:
             self._start(self._ledger.drop(dropped))
@@ -411,19 +417,21 @@ class Dispatcher:
         return is_message and self._rules.queue(received).mode == "steer-backlog"
 
     async def _answer(self, batch: tuple[Received, ...]) -> None:
-        key = batch[0].session_key
+        key, first = batch[0].session_key, batch[0]
         self._stopped.discard(key)
+        # What begins at once was allowed a moment ago.
+        is_allowed = first.begins and not first.was_begun and len(batch) == 1 and not self._are_slots_taken()
         async with self._slots:
             if key in self._stopped:  # while it waited for a slot
                 await self._ledger.drop(batch)
                 return
-            if not await self._gate.is_still_allowed(batch[-1].inbound):
+            if not (is_allowed or await self._gate.is_still_allowed(batch[-1].inbound)):
                 log.info("messages in %s are not answered: their sender no longer has the right", key)
                 await self._ledger.drop(batch)
                 return
             messages = tuple(received.inbound for received in batch)
-            async with around_answer(self._agent_of(batch[0]).hooks, messages):
-                await self._turns.answer(batch, cap=self._rules.queue(batch[0]).cap)
+            async with around_answer(self._agent_of(first).hooks, messages):
+                await self._turns.answer(batch, cap=self._rules.queue(first).cap)
 
     def _interrupt(self, received: Received) -> None:
         if self.queues.running(received.session_key):

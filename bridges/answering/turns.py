@@ -11,6 +11,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from nacre.bridges.connections.connections import Connection
@@ -266,31 +267,31 @@ class Turns:
         if isinstance(outcome, ReplyReady):
             notice = (f"\n({outcome.reply.notice})",) if outcome.reply.notice else ()
             text = "\n".join((outcome.reply.text, *notice, *extra_lines))
-            await self.finish(answered, await self._if_allowed(answered, text))
+            await self.finish(answered, text)
         elif isinstance(outcome, TurnFailed):
             await self._fail(answered, inbound, outcome.error)
         else:
             await self.finish(answered, "")
 
     async def finish(self, batch: Sequence[Received], text: str) -> None:
-        """Finishes messages with a reply, or silently if the text is empty, and sends it.
+        """Finishes messages with a reply, and sends it.
+
+        It is silent if the text is empty, or if the sender has lost the right to an answer meanwhile.
 
         Raises:
             TurnLeftOpen: the bridge is missing, so the length limit of messages is unknown.
         """
         inbound = batch[-1].inbound
         connection = self._connection(inbound)
+        if text and not await self._is_allowed(inbound):
+            log.info("an answer in %s is not sent: its sender no longer has the right", batch[0].session_key)
+            text = ""
         texts = parts_of(text, connection.bridge.capabilities)
-        await self._ledger.finish(batch, place_of(inbound), texts)
+        finish = partial(self._ledger.finish, batch, place_of(inbound), texts)
         if texts:
-            connection.outgoing.notify(inbound.chat_id)
-
-    async def _if_allowed(self, batch: Sequence[Received], text: str) -> str:
-        """The text, or nothing if the sender has lost the right to an answer meanwhile."""
-        if await self._is_allowed(batch[-1].inbound):
-            return text
-        log.info("an answer in %s is not sent: its sender no longer has the right", batch[0].session_key)
-        return ""
+            await connection.outgoing.answer(inbound.chat_id, finish)
+        else:
+            await finish()
 
     def _connection(self, inbound: Inbound) -> Connection:
         connection = self._connection_of(inbound)
@@ -385,7 +386,7 @@ class Turns:
         log.warning("a message of %s was not answered: %s", batch[0].session_key, error)
         # Nobody waits for a heartbeat, and the next one may succeed.
         text = "" if inbound.trigger == "heartbeat" else _failure_text(error, inbound)
-        await self.finish(batch, await self._if_allowed(batch, text))
+        await self.finish(batch, text)
 
 
 def _is_unreachable(error: AgentError) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from nacre.bridges.contracts.bridge import Bridge, Capabilities, Part
 from nacre.bridges.contracts.errors import DeliveryRefused, NotDelivered
@@ -38,6 +38,13 @@ MaySend: TypeAlias = Callable[[Inbound], Awaitable[bool]]
 Around: TypeAlias = Callable[[OutboundPart], AbstractAsyncContextManager[None]]
 """Called around the sending of each part."""
 Step: TypeAlias = Literal["send", "find", "mark", "edit"]
+
+
+class Finish(Protocol):
+    """Records an answer, as `Ledger.finish` does."""
+
+    def __call__(self, *, sends: bool) -> Awaitable[OutboundPart | None]:
+        """The part that is being sent; `None` if the answer has none or `sends` is false."""
 
 
 def next_step(part: OutboundPart, can: Capabilities) -> Step:
@@ -86,7 +93,7 @@ class Outgoing:
         self._outbox = outbox
         self._up = up
         self._sleep = sleep
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[str, asyncio.Future[None]] = {}
         self._renotified: set[str] = set()
         self._paused: dict[tuple[str, str], asyncio.Task[None]] = {}
 
@@ -95,12 +102,32 @@ class Outgoing:
         for chat_id in await self._outbox.chats_with_parts(self._bridge.channel, self._bridge.account):
             self.notify(chat_id)
 
-    def notify(self, chat_id: str) -> None:
-        """Announces new parts for a chat in the ledger."""
+    async def answer(self, chat_id: str, finish: Finish) -> None:
+        """Calls `finish`, which records an answer for a chat, and sends the answer.
+
+        Call it right after the sender's rights were checked. If nothing else has to be sent first, `finish`
+        records that the first part is being sent, too, and that part is not looked for again.
+        """
+        if chat_id in self._tasks or self._paused or not self._up.is_set():
+            await finish(sends=False)
+            self.notify(chat_id)
+            return
+        first, held = None, asyncio.get_running_loop().create_future()
+        self._tasks[chat_id] = held
+        try:
+            first = await finish(sends=True)
+        finally:
+            held.cancel()
+            del self._tasks[chat_id]
+            self.notify(chat_id, first)
+
+    def notify(self, chat_id: str, first: OutboundPart | None = None) -> None:
+        """Announces new parts for a chat in the ledger. `first` is one that is recorded as being sent."""
         if chat_id in self._tasks:
             self._renotified.add(chat_id)
             return
-        task = self._tasks[chat_id] = asyncio.create_task(self._drain(chat_id))
+        task = asyncio.create_task(self._drain(chat_id, first))
+        self._tasks[chat_id] = task
         task.add_done_callback(lambda done: self._on_done(chat_id, done))
 
     def is_sending(self, chat_id: str) -> bool:
@@ -132,7 +159,9 @@ class Outgoing:
             self.notify(chat_id)
         self._renotified.discard(chat_id)
 
-    async def _drain(self, chat_id: str) -> None:
+    async def _drain(self, chat_id: str, first: OutboundPart | None) -> None:
+        if first is not None and (delay := await self._try(first, is_recorded=True)) is not None:
+            await self._sleep(delay)
         chat, after = (self._bridge.channel, self._bridge.account, chat_id), 0
         while (part := await self._insist(partial(self._outbox.next_part, *chat, after=after))) is not None:
             if (chat_id, _answer_key(part)) in self._paused:
@@ -143,14 +172,15 @@ class Outgoing:
             if delay is not None:
                 await self._sleep(delay)
 
-    async def _try(self, part: OutboundPart) -> float | None:
+    async def _try(self, part: OutboundPart, *, is_recorded: bool = False) -> float | None:
+        """Sends a part, of which `is_recorded` says that its sender's rights and its state are up to date."""
         asker = part.asker
-        if asker is not None and not await self._insist(lambda: self._may_send(asker)):
+        if not is_recorded and asker is not None and not await self._insist(lambda: self._may_send(asker)):
             await self._fail(part, "failed", DeliveryRefused("its receiver no longer has the right"), 0)
             return None
         try:
             async with self._around(part):
-                await self._send(part)
+                await self._send(part, is_recorded=is_recorded)
         except NotDelivered as error:
             delay = await self._fail(part, "pending", error, MAX_SENDS, error.retry_after_seconds)
             if error.holds_chat:
@@ -172,7 +202,7 @@ class Outgoing:
 
         self._paused[chat_id, answer] = asyncio.create_task(resume())
 
-    async def _send(self, part: OutboundPart) -> None:
+    async def _send(self, part: OutboundPart, *, is_recorded: bool) -> None:
         bridge, step = self._bridge, next_step(part, self._bridge.capabilities)
         if step == "edit":
             await bridge.edit(part.part, part.sent_id)
@@ -183,8 +213,9 @@ class Outgoing:
             if found is not None:
                 await self._record_sent(part, found, is_whole=not part.was_draft)
                 return
-        is_durable = not bridge.capabilities.has_idempotent_sends
-        await self._insist(lambda: self._outbox.sending(part, durable=is_durable))
+        if not is_recorded:
+            is_durable = not bridge.capabilities.has_idempotent_sends
+            await self._insist(lambda: self._outbox.sending(part, durable=is_durable))
         sent_id = await bridge.deliver(self._marked(part) if step == "mark" else part.part)
         # A draft that is sent again under its key still shows the draft's text.
         shows_draft = part.was_draft and part.state == "unsure" and step == "send" and bool(sent_id)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from nacre.cli.invocation import Invocation, Voice, begin, environment_of
+from nacre.cli.invocation import Invocation, Voice, begin, environment_of, run_reporting
 from nacre.cli.memory.remembered_search import SearchPlace, remember_search, remembered_search
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.settings.config import settings_file
@@ -77,7 +77,7 @@ def with_engine(
     root.handlers[:] = [_LateLog(lambda: begin(context))]
     root.setLevel(logging.WARNING)
     logging.getLogger("nacre").setLevel(logging.INFO)
-    return _run_reporting_errors(voice, name, _remembered(place, voice, work, local))
+    return _run(voice, name, _remembered(place, voice, work, local))
 
 
 def run_with(
@@ -85,7 +85,7 @@ def run_with(
 ) -> int:
     """Shows the notices of the settings and runs `work`, which messages call `name`."""
     invocation.warn(*invocation.config.notices)
-    return _run_reporting_errors(invocation, name, work(invocation))
+    return _run(invocation, name, work(invocation))
 
 
 def local_model(context: click.Context, question: str, place: SearchPlace | None) -> Callable[[], Embedder]:
@@ -138,15 +138,10 @@ class _LateLog(logging.Handler):
         root.handle(record)
 
 
-def _run_reporting_errors(voice: Voice, name: str, work: Coroutine[Any, Any, int]) -> int:
-    from nacre.cli.signals import run_until_signal
+def _run(voice: Voice, name: str, work: Coroutine[Any, Any, int]) -> int:
     from nacre.memory.contracts.errors import MemoryIndexError
 
-    try:
-        return run_until_signal(work)
-    except MemoryIndexError as error:
-        voice.warn(f"Memory {name} failed: {error}", tone="error")
-        return 1
+    return run_reporting(voice, work, MemoryIndexError, prefix=f"Memory {name} failed: ")
 
 
 async def _remembered(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nacre.cli.invocation import Invocation, begin, json_option, shared_options
+from nacre.cli.invocation import Invocation, begin, json_option, run_reporting, shared_options
 from nacre.cli.screen.json_text import print_json
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ def review(context: click.Context, verb: str, proposal: str, as_json: bool) -> i
     With the setting memory.writes: "review", the notes of a flush, a hook or a group wait. PROPOSAL is
     an id, the beginning of one, or `all`. `edit` opens the text in $EDITOR and writes the edited text.
     """
-    from nacre.cli.signals import run_until_signal
     from nacre.memory.files.proposals import ProposalFailed
 
     invocation = begin(context)
@@ -33,11 +32,8 @@ def review(context: click.Context, verb: str, proposal: str, as_json: bool) -> i
         raise click.UsageError(
             f"Name what to {verb}: an id that `nacre memory review` shows, or `all`.", context
         )
-    try:
-        return run_until_signal(_review(invocation, verb, proposal, as_json=as_json))
-    except (ProposalFailed, OSError) as error:
-        invocation.warn(str(error), tone="error")
-        return 1
+    work = _review(invocation, verb, proposal, as_json=as_json)
+    return run_reporting(invocation, work, ProposalFailed, OSError)
 
 
 async def _review(invocation: Invocation, verb: str, name: str, *, as_json: bool) -> int:

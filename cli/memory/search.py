@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from nacre.memory.engine import MemoryEngine
 
 
+MOST_SAID = 3
+MOST_READ_BYTES = 20_000_000
+"""Of transcripts, when no note fits: about a second. `nacre sessions search` reads all of them."""
+
+
 def _words(context: click.Context, _argument: click.Parameter, value: str) -> str:
     if not value.strip():
         raise click.UsageError("The query is empty. Say in a few words what to look for.", context)
@@ -79,9 +84,33 @@ async def _search_and_print(
     voice.warn(*search_problems(report))
     if question.explain and report.hits:
         voice.say(*search_lines(report, sources))
+    elif not report.hits and (said := await _said(voice, question.text)):
+        voice.say("No note matches, but conversations do:", *said)
     else:
         voice.say(*found_lines(report, sources, query=question.text))
     return 0
+
+
+async def _said(voice: IndexVoice, query: str) -> list[str]:
+    """Conversations with a message that has all the words, for a question to which no note fits."""
+    from nacre.cli.screen.session_words import found_session_lines
+    from nacre.runtime.commands.conversation.word_search import sessions_with
+    from nacre.runtime.contracts.clock import owner_clock
+    from nacre.runtime.contracts.ids import random_id
+    from nacre.runtime.storage.storage import storage_of
+    from nacre.sessions.contracts.errors import SessionError
+
+    settings = voice.config.settings if voice.config is not None else None
+    now = owner_clock(settings.agent.user_timezone if settings else "")
+    store = storage_of(voice).sessions(now=now, new_id=random_id)
+    try:
+        found = await sessions_with(store, query.split(), most=MOST_SAID, most_bytes=MOST_READ_BYTES)
+    except SessionError:
+        return []  # `nacre sessions` says why
+    finally:
+        await store.close()
+    main_key = settings.session.main_key if settings else "main"
+    return found_session_lines(found, now=now(), main_key=main_key)
 
 
 async def _searched(engine: MemoryEngine, voice: IndexVoice, question: Question) -> SearchReport:

@@ -10,7 +10,12 @@ from nacre.runtime.contracts.clock import stored_moment
 from nacre.sessions.contracts.keys import key_kind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nacre.runtime.commands.conversation.word_search import FoundSession
     from nacre.sessions.index.record import SessionRecord
+
+SHORT_ID_CHARS = 8
 
 
 def age(at_ms: int, now: datetime) -> str:
@@ -37,3 +42,14 @@ def session_name(key: str, record: SessionRecord, main_key: str, *, is_current: 
     called = record.label or record.display_name
     shown = one_line(f"{name} ({called})" if called else name)
     return shown if is_current else f"{shown}, earlier"
+
+
+def found_session_lines(found: Sequence[FoundSession], *, now: datetime, main_key: str) -> list[str]:
+    """Two lines for each session that a search found: its name, id and age, and the passage."""
+    lines: list[str] = []
+    for each in found:
+        session = each.session
+        name = session_name(session.key, session.record, main_key, is_current=session.is_current)
+        identity = one_line(session.session_id[:SHORT_ID_CHARS])
+        lines += [f"{name} · {identity} · {age(session.active_at_ms, now)}", f"  {one_line(each.passage)}"]
+    return lines

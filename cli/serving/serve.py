@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,14 +26,17 @@ log = logging.getLogger(__name__)
 
 TURN_SECONDS = 30.0
 """How long turns that run may take to end when the program is to stop."""
+STANDBY_SECONDS = 0.5
+"""How often a standby looks whether another program serves."""
 LOOK_SECONDS = 2.0
 """How often the settings file and the connections are looked at."""
 
 
 @click.command("serve")
 @click.option("--check", is_flag=True, help="Say whether the settings can be used, and start nothing.")
+@click.option("--standby", is_flag=True, help="Wait while another program serves, then take over.")
 @shared_options
-def command(context: click.Context, check: bool) -> int:
+def command(context: click.Context, check: bool, standby: bool) -> int:
     """Run the channels and services of the settings until a signal.
 
     `nacre init` adds Telegram. `nacre config set http.port 8700` adds a page for the browser; its login says
@@ -51,7 +54,7 @@ def command(context: click.Context, check: bool) -> int:
     if check:
         return _check(invocation)
     try:
-        run_until_asked(lambda asked: _serve(invocation, asked))
+        run_until_asked(lambda asked: _serve(invocation, asked, is_standby=standby))
     except (LedgerUnusable, ServiceFailed) as error:
         raise click.ClickException(str(error)) from error
     return 0
@@ -91,11 +94,10 @@ def _hosts(invocation: Invocation) -> Sequence[ExtensionHost]:
     return hosts
 
 
-async def _serve(invocation: Invocation, asked: asyncio.Event) -> None:
-    from nacre.bridges.server import Server
-    from nacre.cli.logs import hide_in_log
-
-    server = await Server.open(invocation.config, invocation.environment, hide=hide_in_log)
+async def _serve(invocation: Invocation, asked: asyncio.Event, *, is_standby: bool) -> None:
+    server = await _opened(invocation, asked, is_standby=is_standby)
+    if server is None:
+        return
     try:
         invocation.warn(*server.notices)
         if not server.statuses and invocation.config.settings.http.port is None:
@@ -119,6 +121,30 @@ async def _serve(invocation: Invocation, asked: asyncio.Event) -> None:
                 await asyncio.gather(watching, return_exceptions=True)
     finally:
         await server.close(turn_seconds=TURN_SECONDS if asked.is_set() else 0)
+
+
+async def _opened(invocation: Invocation, asked: asyncio.Event, *, is_standby: bool) -> Server | None:
+    """The server, with `is_standby` once no other program serves; `None` if asked to end before."""
+    from nacre.bridges.server import Server
+    from nacre.cli.logs import hide_in_log
+    from nacre.runtime.ledger.records import LedgerUnusable
+    from nacre.runtime.storage.storage import ledger_of
+
+    ledger, is_told = ledger_of(invocation.config), False
+    while not asked.is_set():
+        try:
+            if not (is_standby and await ledger.is_served()):
+                return await Server.open(invocation.config, invocation.environment, hide=hide_in_log)
+        except LedgerUnusable as error:
+            if not is_standby:
+                raise
+            log.info("the standby waits: %s", error)
+        if not is_told:
+            invocation.say("Another program serves. This one takes over when it ends.")
+            is_told = True
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asked.wait(), STANDBY_SECONDS)
+    return None
 
 
 def _serving(invocation: Invocation, server: Server, hosts: Sequence[ExtensionHost]) -> Serving:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nacre.cli.invocation import Invocation, begin, json_option, shared_options
-from nacre.cli.nouns import Noun
+from nacre.cli.nouns import Listing
 from nacre.cli.screen.json_text import print_json
 from nacre.cli.screen.screen import screen_on
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from nacre.cli.sessions.shelf import SessionShelf
 
 SHOWN_MESSAGES = 10
+MOST_SESSIONS = 40
+"""Without --all, so that an import of hundreds does not hide the others."""
 
 
 def on_shelf(work: Callable[..., Awaitable[int]], *, reads_only: bool = False) -> Callable[..., int]:
@@ -39,31 +41,33 @@ reading_shelf = partial(on_shelf, reads_only=True)
 """The same for a command that changes nothing but a new file of the owner's: a signal ends it at once."""
 
 
-@click.group("sessions", cls=Noun, noun="sessions")
-def command() -> None:
-    """List, show, export and delete conversations, or resume one.
-
-    NAME is a key such as main or telegram:group:7, an id, or the beginning of an id.
-    """
-
-
-@command.command("list")
-@click.option("--all", "with_earlier", is_flag=True, help="Also the sessions that were ended.")
+@click.group("sessions", cls=Listing, noun="sessions")
+@click.option("--all", "with_earlier", is_flag=True, help="Also the earlier sessions of each key.")
 @json_option()
 @shared_options
 @reading_shelf
-async def list_(shelf: SessionShelf, invocation: Invocation, with_earlier: bool, as_json: bool) -> int:
-    """List the sessions, the latest active first."""
+async def command(shelf: SessionShelf, invocation: Invocation, with_earlier: bool, as_json: bool) -> int:
+    """List, show, export and delete conversations, or resume one.
+
+    Alone it lists them, the latest active first. NAME is a key such as main or telegram:group:7, an id, or
+    the beginning of an id.
+    """
     from nacre.cli.sessions.text import list_json, list_lines
 
-    sessions = await shelf.store.sessions(with_earlier=with_earlier)
+    sessions = await shelf.store.sessions(with_earlier=True)
+    if not with_earlier:
+        current = {each.key: each for each in reversed(sessions)}  # an imported key has no present session
+        current |= {each.key: each for each in sessions if each.is_current}
+        sessions = [each for each in sessions if current[each.key] is each]
     if as_json:
         return print_json(list_json(sessions, shelf.store.place, main_key=shelf.main_key))
-    sessions = sessions or await shelf.store.sessions(with_earlier=True)  # all were ended, or imported
-    words = await shelf.last_words(sessions)
+    shown = sessions if with_earlier else sessions[:MOST_SESSIONS]
+    words = await shelf.last_words(shown)
     screen = screen_on(sys.stdout, invocation.environment)
-    for row in list_lines(sessions, words, now=shelf.now(), main_key=shelf.main_key):
+    for row in list_lines(shown, words, now=shelf.now(), main_key=shelf.main_key):
         screen.row(row)
+    if len(sessions) > len(shown):
+        invocation.warn(f"{len(sessions) - len(shown)} more: `nacre sessions list --all`", tone="dim")
     return 0
 
 

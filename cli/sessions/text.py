@@ -14,7 +14,7 @@ from typing import Any
 
 from nacre.cli.screen.json_text import camel_json, escaped_controls, json_text
 from nacre.cli.screen.plain import aligned, cut_to_cells, one_line, plain
-from nacre.cli.screen.session_words import age, session_name
+from nacre.cli.screen.session_words import SHORT_ID_CHARS, age, session_name
 from nacre.runtime.commands.wording import counted, short_count
 from nacre.runtime.contracts.clock import stored_moment
 from nacre.sessions.contracts.keys import key_kind
@@ -41,8 +41,6 @@ from nacre.sessions.entries.entries import (
 from nacre.sessions.index.record import record_to_json
 from nacre.sessions.upkeep.maintenance import UpkeepReport
 from nacre.sessions.upkeep.stored_session import StoredSession
-
-SHORT_ID_CHARS = 8
 
 _KEY_CELLS = 36
 _WORDS_CELLS = 44

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nacre.cli.invocation import begin, json_option, shared_options
+from nacre.cli.invocation import begin, json_option, run_reporting, shared_options
 from nacre.cli.screen.json_text import print_json
 from nacre.cli.screen.plain import aligned, one_line
 from nacre.cli.screen.screen import screen_on
@@ -34,15 +34,10 @@ def command(context: click.Context, by: str, as_json: bool) -> int:
     Purposes are reply, flush, compaction, name, embedding and background. Money is what litellm's price map
     says, or the provider itself; of other models no price is known, and the sums are without them.
     """
-    from nacre.cli.signals import run_until_signal
     from nacre.sessions.contracts.errors import SessionError
 
     invocation = begin(context)
-    try:
-        return run_until_signal(_usage(invocation, by, as_json=as_json))
-    except SessionError as error:
-        invocation.warn(str(error), tone="error")
-        return 1
+    return run_reporting(invocation, _usage(invocation, by, as_json=as_json), SessionError)
 
 
 async def _usage(invocation: Invocation, by: str, *, as_json: bool) -> int:

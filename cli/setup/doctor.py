@@ -610,7 +610,7 @@ async def model_findings(config: Config, now: Clock, *, online: bool) -> list[Fi
         advice = f"Install it with `{install_command(extra)}`."
         found = [Finding.problem("model", text, advice)]
     else:
-        found = [await _reach(config, now, facts, online=online)]
+        found = [await _reach(config, facts, online=online)]
     if facts.has_key or not facts.needs_key:
         text = "found" if facts.has_key else "none is needed at this address"
         found.append(Finding.well("key", text))
@@ -626,8 +626,8 @@ async def model_findings(config: Config, now: Clock, *, online: bool) -> list[Fi
     return [*found, *await _window(config, now)]
 
 
-async def _reach(config: Config, now: Clock, facts: ModelFacts, *, online: bool) -> Finding:
-    from nacre.runtime.agent.insight.model_facts import answer_problem, listens
+async def _reach(config: Config, facts: ModelFacts, *, online: bool) -> Finding:
+    from nacre.runtime.agent.insight.trial import listens, tried
 
     at = f" at {facts.address}" if facts.address else ""
     name = without_secrets(facts.name)  # somebody may have put a key where the model's name belongs
@@ -639,7 +639,7 @@ async def _reach(config: Config, now: Clock, facts: ModelFacts, *, online: bool)
             f"models.providers.{facts.name.partition('/')[0]}.baseUrl.",
         )
     if online:
-        if problem := await answer_problem(config, now):
+        if problem := (await tried(config, config.model_name, None)).problem:
             return Finding.problem(
                 "model",
                 f"{name}{at} does not answer: {without_secrets(problem)}",

@@ -6,9 +6,6 @@ What is not known yet is found or asked, tried, and kept.
 from __future__ import annotations
 
 import asyncio
-import plistlib
-import shlex
-import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +16,7 @@ import click
 from nacre.cli.invocation import begin, environment_of, json_option, shared_options
 from nacre.cli.nouns import extension_command
 from nacre.cli.screen.json_text import camel_json, print_json
-from nacre.cli.setup.config.changing import change_file
-from nacre.cli.setup.config.editing import example
+from nacre.cli.setup.config.changing import change_file, example
 from nacre.cli.setup.questions import (
     ask_address,
     ask_key,
@@ -35,14 +31,15 @@ from nacre.cli.setup.questions import (
     ask_whether_to_install,
     ask_whether_to_keep,
 )
+from nacre.cli.setup.service import service_here, write_service
 from nacre.installation import install_extra
 from nacre.record import Record
-from nacre.runtime.agent.insight.trial import Trial, tried
+from nacre.runtime.agent.insight.trial import Key, Trial, tried
 from nacre.runtime.contracts.clock import owner_zone
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.providers.opening import ProviderMissing, missing_extra, model_catalog
 from nacre.runtime.providers.provider import Offer
-from nacre.runtime.settings.config import SETTINGS_FILE, home_folder, load_config, settings_file
+from nacre.runtime.settings.config import SETTINGS_FILE, load_config, settings_file
 from nacre.runtime.settings.disk.json5_edits import with_value
 from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE, has_keyring, keep_in_file, keep_in_keyring
 from nacre.runtime.settings.disk.settings_file import settings_as_written
@@ -52,16 +49,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nacre.cli.invocation import Invocation
+    from nacre.cli.setup.service import Service
     from nacre.memory.contracts.workspace import Workspace
     from nacre.memory.workspace.workspace import WorkspaceReport
-    from nacre.runtime.agent.insight.trial import Key
     from nacre.runtime.settings.config import Config
 
 
 class Flags(Record):
-    """What the command line answers: an address of a server, fallbacks, the token of a Telegram bot."""
+    """What the command line answers: a server's address, a key, fallbacks, the token of a Telegram bot."""
 
     address: str = ""
+    key: Key | None = None
     fallbacks: tuple[str, ...] = ()
     telegram_token: str = ""
 
@@ -98,16 +96,16 @@ def set_up_by_itself(invocation: Invocation, flags: Flags) -> Chosen:
     if flags.telegram_token:
         _keep_telegram(invocation, flags.telegram_token)
     named, base_url, kept = config.model_name, "", config.settings.agent.model.primary.strip()
-    if kept and (kept == named or "://" in kept) and not flags.address:
+    if kept and (kept == named or "://" in kept) and not (flags.address or flags.key):
         return Chosen(model_name=kept)
     if flags.address:
-        named, base_url = _at_address(flags.address, "" if named == kept else named)
+        named, base_url = _at_address(flags.address, "" if named == kept else named, flags.key)
     choices = () if named else asyncio.run(model_catalog().found_choices(config.environment))
     by_place = {choice.place: choice.model_name for choice in reversed(choices)}
     first = dict.fromkeys(by_place[choice.place] for choice in choices)
     chosen = Chosen()
     for model_name in [named] if named else list(first)[:MOST_TRIALS]:
-        chosen = Chosen(model_name=model_name, base_url=base_url)
+        chosen = Chosen(model_name=model_name, base_url=base_url, key=flags.key)
         chosen = replace(chosen, trial=_tried(invocation, chosen, asks=False))
         if chosen.trial and not chosen.trial.problem:
             fallbacks = tuple(Chosen(model_name=name) for name in flags.fallbacks)
@@ -116,14 +114,16 @@ def set_up_by_itself(invocation: Invocation, flags: Flags) -> Chosen:
     return replace(chosen, model_name=named)
 
 
-def _at_address(address: str, named: str) -> tuple[str, str]:
+def _at_address(address: str, named: str, key: Key | None) -> tuple[str, str]:
     """`provider/model` at an address, and the address as it answers.
 
     Raises:
         ConfigError: no server of models answers there.
     """
-    base_url, found = asyncio.run(model_catalog().probed(address))
+    base_url, found = asyncio.run(model_catalog().probed(address, key.secret if key else ""))
     if not found.talking:
+        if key and found.status in REFUSALS:
+            raise ConfigError(f"{base_url} refused the key in {key.variable}. Correct the key.")
         raise ConfigError(_no_models(base_url, found.status))
     model = found.talking[0].name
     if named and "://" not in named:
@@ -136,7 +136,10 @@ def _no_models(base_url: str, status: int) -> str:
     if not status:
         return f"Nothing answers at {base_url}. Start the server there, or correct the address."
     if status in REFUSALS:
-        return f"{base_url} wants a key. `nacre init` on a terminal asks for it."
+        return (
+            f"{base_url} wants a key. Name the variable that has it with --key-from; "
+            "`nacre init` on a terminal asks for it."
+        )
     listed = "lists no model that talks" if status == 200 else "has no list of models"
     return f"{base_url} answers, but {listed}. Correct the address; it usually ends with /v1."
 
@@ -175,13 +178,16 @@ def _asked(invocation: Invocation) -> Chosen:
         return chosen
     choices = asyncio.run(catalog.found_choices(invocation.config.environment))
     while True:
-        answer = ask_model(choices, catalog.offers())
+        answer = ask_model(choices, _offers(invocation), chosen.model_name or invocation.config.model_name)
         if not answer:
             return chosen
-        picked = _picked(invocation, answer)
+        picked = _picked(invocation, answer, _addresses(chosen))
         if picked is None:
             continue
         trial = _tried(invocation, picked, asks=True)
+        while trial.is_key_refused and (key := _another_key(invocation, picked)):
+            picked = replace(picked, key=key)
+            trial = _tried(invocation, picked, asks=True)
         if trial.problem and not ask_whether_to_keep(picked.model_name):
             continue
         picked = replace(picked, trial=trial)
@@ -194,13 +200,42 @@ def _asked(invocation: Invocation) -> Chosen:
             return chosen
 
 
-def _picked(invocation: Invocation, answer: str | Offer) -> Chosen | None:
+def _offers(invocation: Invocation) -> list[Offer]:
+    """The servers of the settings with their addresses, and the other providers."""
+    offers = {each.provider_name: each for each in model_catalog().offers()}
+    own = [
+        Offer(
+            label=f"{offers[name].label if name in offers else name} at {url}",
+            provider_name=name,
+            address=url,
+        )
+        for name, url in _known_addresses(invocation).items()
+        if name not in offers or offers[name].is_own_server
+    ]
+    named = {each.provider_name for each in own}
+    return [*own, *(each for each in offers.values() if each.provider_name not in named)]
+
+
+def _known_addresses(invocation: Invocation) -> dict[str, str]:
+    providers = invocation.config.settings.models.providers
+    return {name: provider.base_url for name, provider in providers.items() if provider.base_url}
+
+
+def _addresses(chosen: Chosen) -> dict[str, str]:
+    """The servers that were chosen already, by their names."""
+    names = {each.model_name.partition("/")[0]: each.base_url for each in (chosen, *chosen.fallbacks)}
+    return {name: url or model_catalog().usual_address(name) for name, url in names.items() if name}
+
+
+def _picked(invocation: Invocation, answer: str | Offer, addresses: Mapping[str, str]) -> Chosen | None:
     """The model behind an answer with its key and address; `None` to ask again."""
+    if isinstance(answer, Offer) and not answer.is_own_server:
+        return _of_provider(invocation, answer)
     if isinstance(answer, Offer):
-        ask = _on_own_server if answer.is_own_server else _of_provider
-        return ask(invocation, answer)
+        return _on_own_server(invocation, answer, addresses)
     if "://" in answer:
-        return _on_own_server(invocation, Offer(label="", provider_name="", address=answer), is_asked=False)
+        offer = Offer(label="", provider_name="", address=answer)
+        return _on_own_server(invocation, offer, addresses, is_asked=False)
     provider = invocation.config.settings.models.providers.get(answer.partition("/")[0])
     has_key = provider is not None and bool(provider.api_key)
     return Chosen(model_name=answer, key=None if has_key else _key(invocation, answer))
@@ -211,40 +246,78 @@ def _of_provider(invocation: Invocation, offer: Offer) -> Chosen | None:
     name, environment = offer.provider_name, invocation.config.environment
     provider = invocation.config.settings.models.providers.get(name)
     key = None if provider and provider.api_key else _key(invocation, model_catalog().suggested_model(name))
-    secret = key.secret if key else provider.api_key if provider else ""
-    status, offered = asyncio.run(model_catalog().offered_models(name, environment, secret))
-    if status in REFUSALS:
+    picked = Chosen(model_name=model_catalog().suggested_model(name), key=key)
+    while True:
+        secret = _secret(invocation, picked)
+        status, offered = asyncio.run(model_catalog().offered_models(name, environment, secret))
+        if not secret or status not in REFUSALS:  # without one, it can be set later
+            break
         invocation.warn(f"{offer.label} refused the key.")
-        return None
+        key = _another_key(invocation, picked)
+        if key is None:
+            return None
+        picked = replace(picked, key=key)
     if status != 200:
         invocation.warn(f"{offer.label} did not send its list of models. These are known:")
     model_name = ask_listed(offered, name)
     return Chosen(model_name=model_name, key=key) if model_name else None
 
 
-def _on_own_server(invocation: Invocation, offer: Offer, *, is_asked: bool = True) -> Chosen | None:
-    """A model of a server that the owner runs: its address is probed, and a key asked where it wants one."""
+def _on_own_server(
+    invocation: Invocation, offer: Offer, addresses: Mapping[str, str], *, is_asked: bool = True
+) -> Chosen | None:
+    """A model of a server that the owner runs: its address is probed, and a key asked where it wants one.
+
+    `addresses` are those of the servers that were chosen in this run.
+    """
     address = ask_address(offer.address) if is_asked else offer.address
-    name, key = offer.provider_name, None
+    known, name = _known_addresses(invocation), ""
+    provider = invocation.config.settings.models.providers.get(offer.provider_name)
+    key, secret = None, provider.api_key if provider else ""
     while address:
-        base_url, found = asyncio.run(model_catalog().probed(address, key.secret if key else ""))
-        if found.is_served:
-            name = name or ask_server_name(base_url)
+        base_url, found = asyncio.run(model_catalog().probed(address, secret))
+        if found.is_served and not name:
+            name = offer.provider_name
+            if not name or addresses.get(name, base_url) != base_url:
+                name = ask_server_name(base_url, {**known, **addresses})
         if found.talking:
             model_name = ask_listed(model_catalog().model_choices(name, found.talking), name)
-            kept = "" if base_url == model_catalog().usual_address(name) else base_url
+            is_usual = name not in known and base_url == model_catalog().usual_address(name)
+            kept = "" if is_usual else base_url
             return Chosen(model_name=model_name, key=key, base_url=kept) if model_name else None
-        is_refused = found.status in REFUSALS
-        if is_refused and key is None:
-            key = _key(invocation, f"{name}/default", is_wanted=True)
+        if found.status in REFUSALS:
+            if secret:
+                invocation.warn(f"{base_url} refused the key.")
+            key = _another_key(invocation, Chosen(model_name=f"{name}/default", key=key))
             if key is not None:
+                secret = key.secret
                 continue
-        invocation.warn(f"{base_url} refused the key." if is_refused else _no_models(base_url, found.status))
-        address, key = ask_address(""), None
+        else:
+            invocation.warn(_no_models(base_url, found.status))
+        address, key, secret = ask_address(""), None, ""
     return None
 
 
-def _key(invocation: Invocation, model_name: str, *, is_wanted: bool = False) -> Key | None:
+def _secret(invocation: Invocation, chosen: Chosen) -> str:
+    """The key that a model is asked with, as far as it stands in the answers or the settings."""
+    provider = invocation.config.settings.models.providers.get(chosen.model_name.partition("/")[0])
+    return chosen.key.secret if chosen.key else provider.api_key if provider else ""
+
+
+def _another_key(invocation: Invocation, chosen: Chosen) -> Key | None:
+    """A key in place of the one that was refused; `None` if the owner gives none, or it would not be used."""
+    refused = _secret(invocation, chosen)
+    variables = model_catalog().key_variables(chosen.model_name, is_wanted=True)
+    environment = invocation.environment
+    if refused and (held := next((name for name in variables if environment.get(name) == refused), "")):
+        invocation.warn(f"The key is that of {held} in the environment, which comes first. Correct it there.")
+        return None
+    return _key(invocation, chosen.model_name, is_wanted=True, refused=refused)
+
+
+def _key(
+    invocation: Invocation, model_name: str, *, is_wanted: bool = False, refused: str = ""
+) -> Key | None:
     config = invocation.config
     return ask_key(
         model_name,
@@ -252,6 +325,8 @@ def _key(invocation: Invocation, model_name: str, *, is_wanted: bool = False) ->
         variables=model_catalog().key_variables(model_name, is_wanted=is_wanted),
         env_file=invocation.short(config.state_dir / ENVIRONMENT_FILE),
         has_keyring=has_keyring(),
+        refused=refused,
+        on_blank="go back" if is_wanted else "set it later",
     )
 
 
@@ -321,7 +396,7 @@ def keep_key(key: Key, state_dir: Path) -> None:
     """Puts a key where the owner wants it.
 
     Raises:
-        ConfigError: it cannot be put there, or another one of its name is there already.
+        ConfigError: it cannot be put there.
     """
     if key.place == "file":
         keep_in_file(state_dir / ENVIRONMENT_FILE, key.variable, key.secret)
@@ -396,6 +471,7 @@ def _env_lines(data: bytes) -> list[str]:
 @click.option(
     "--address", default="", metavar="URL", help="A server of your own: take its model, and ask nothing."
 )
+@click.option("--key-from", default="", metavar="VARIABLE", help="The variable with the key of the model.")
 @click.option("--fallback", "fallbacks", multiple=True, metavar="PROVIDER/MODEL", help="Who is asked next.")
 @click.option(
     "--telegram-token-from", default="", metavar="VARIABLE", help="The variable with a Telegram bot's token."
@@ -420,6 +496,7 @@ def command(
     context: click.Context,
     yes: bool,
     address: str,
+    key_from: str,
     fallbacks: tuple[str, ...],
     telegram_token_from: str,
     backup: Path | None,
@@ -452,13 +529,15 @@ def command(
     workspace = storage_of(config).workspace()
     report, left = _make_folders(config, workspace)
     notices = (*config.notices, *(text for text in (left,) if text))
-    token = _token(config.environment, telegram_token_from)
-    flags = {"address": address, "fallbacks": fallbacks, "telegram_token": token}
+    token = _named_secret(config.environment, telegram_token_from, "--telegram-token-from")
+    secret = _named_secret(config.environment, key_from, "--key-from")
+    key = Key(variable=key_from, secret=secret, place="file") if secret else None
+    flags = {"address": address, "key": key, "fallbacks": fallbacks, "telegram_token": token}
     chosen = _set_up(invocation, workspace, asks_nothing=yes, asks=asks, flags=flags)
     model_name = chosen.model_name if chosen else config.model_name
     trial = chosen.trial if chosen else None
     code = 1 if trial and trial.problem and yes and (config.model_name or address) else 0
-    service = _service(invocation) if wants_service or (asks and _wants_service(invocation)) else None
+    service = write_service(invocation) if wants_service or (asks and _wants_service(invocation)) else None
     if as_json:
         facts = {"agentId": config.agent_id, "stateDir": str(config.state_dir), "workspace": workspace.place}
         tried = camel_json(trial, "model_name", "seconds", "usage", "problem") if trial else None
@@ -466,7 +545,8 @@ def command(
         found |= {"service": str(service.file)} if service else {}
         print_json({**facts, **camel_json(report, "created", "is_new"), **found})
         return code
-    invocation.say(*_lines(invocation, report, workspace, model_name, service))
+    lasting = chosen or Chosen(model_name=model_name)
+    invocation.say(*_lines(invocation, report, workspace, lasting, service))
     invocation.warn(*notices)
     return code
 
@@ -517,11 +597,11 @@ def _restored(
     return int(context.invoke(restore, archive=backup, identity=identity, as_json=as_json))
 
 
-def _token(environment: Mapping[str, str], variable: str) -> str:
-    token = environment.get(variable, "").strip() if variable else ""
-    if variable and not token:
-        raise click.UsageError(f"The environment has no {variable}, which --telegram-token-from names.")
-    return token
+def _named_secret(environment: Mapping[str, str], variable: str, option: str) -> str:
+    secret = environment.get(variable, "").strip() if variable else ""
+    if variable and not secret:
+        raise click.UsageError(f"The environment has no {variable}, which {option} names.")
+    return secret
 
 
 def _set_up(
@@ -545,111 +625,34 @@ def _lines(
     invocation: Invocation,
     report: WorkspaceReport,
     workspace: Workspace,
-    model_name: str,
+    chosen: Chosen,
     service: Service | None,
 ) -> list[str]:
     config = invocation.config
     created = f"created {', '.join(report.created)}" if report.created else "nothing was missing"
     named = "" if invocation.is_default_agent else f"--agent {config.agent_id} "
-    model = model_name or "none yet: Nacre answers offline. `nacre init` on a terminal finds and tries one."
+    fallbacks = ", ".join(each.model_name for each in chosen.fallbacks)
+    model = (
+        chosen.model_name
+        or "none yet: Nacre answers offline. `nacre init` on a terminal finds and tries one."
+    )
     return [
         f"State      {invocation.short(config.state_dir)}",
         f"Workspace  {invocation.short(Path(workspace.place))}",
         f"           {created}",
         f"Model      {model}",
+        *([f"Fallback   {fallbacks}"] if fallbacks else []),
         *([f"Service    {invocation.short(service.file)}; to start it: {service.start}"] if service else []),
         "",
         f"Next: `nacre {named}chat` to talk. USER.md in the workspace is the place to say who you are.",
     ]
 
 
-class Service(Record):
-    """A file for the system's service manager that runs `nacre serve`, and the command that starts it."""
-
-    file: Path
-    data: bytes
-    start: str
-
-
-def service_for(
-    platform: str, environment: Mapping[str, str], state_dir: Path, program: Sequence[str]
-) -> Service | None:
-    """The service of a user: a systemd unit on Linux, a launchd agent on macOS, else `None`.
-
-    `platform` is as in `sys.platform`, `program` the command line that serves.
-    """
-    home = home_folder(environment)
-    is_usual = state_dir == home / ".nacre"
-    if platform == "darwin":
-        file = home / "Library/LaunchAgents/nacre.plist"
-        output = str(state_dir / "serve.out")
-        agent: dict[str, Any] = {
-            "Label": "nacre",
-            "ProgramArguments": list(program),
-            "EnvironmentVariables": {} if is_usual else {"NACRE_STATE_DIR": str(state_dir)},
-            "RunAtLoad": True,
-            "KeepAlive": {"SuccessfulExit": False},
-            "ExitTimeOut": 60,
-            "Umask": 0o077,
-            "StandardOutPath": output,
-            "StandardErrorPath": output,
-        }
-        start = f"launchctl bootstrap gui/$(id -u) {shlex.quote(str(file))}"
-        return Service(file=file, data=plistlib.dumps(agent), start=start)
-    if platform != "linux" or shutil.which("systemctl", path=environment.get("PATH")) is None:
-        return None
-    config_home = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
-    unit = Path(__file__).with_name("nacre.service").read_text(encoding="utf-8")
-    command = " ".join(f'"{_unit_text(word).replace("$", "$$")}"' for word in program)
-    unit = unit.replace("ExecStart=%h/.local/share/nacre/bin/nacre serve", f"ExecStart={command}")
-    if not is_usual:
-        folder = _unit_text(str(state_dir))
-        keys = f"EnvironmentFile=-{str(state_dir).replace('%', '%%')}/serve.env"
-        unit = unit.replace(
-            "EnvironmentFile=-%h/.nacre/serve.env", f'Environment="NACRE_STATE_DIR={folder}"\n{keys}'
-        )
-    return Service(
-        file=config_home / "systemd/user/nacre.service",
-        data=unit.encode(),
-        start="systemctl --user enable --now nacre && loginctl enable-linger",
-    )
-
-
-def _unit_text(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
-
-
 def _wants_service(invocation: Invocation) -> bool:
     """Whether the owner of an assistant with channels wants a service; asked only if there is none yet."""
     from nacre.cli.setup.questions import ask_service
 
-    service = _service_here(invocation)
+    service = service_here(invocation)
     if service is None or service.file.exists() or not load_config(invocation.environment).settings.channels:
         return False
     return ask_service(invocation.short(service.file))
-
-
-def _service_here(invocation: Invocation) -> Service | None:
-    script = Path(sys.executable).with_name("nacre")
-    program = [str(script)] if script.is_file() else [sys.executable, "-P", "-m", "nacre"]
-    return service_for(sys.platform, invocation.environment, invocation.config.state_dir, [*program, "serve"])
-
-
-def _service(invocation: Invocation) -> Service | None:
-    """Writes the service unless there is one; `None` where there is no manager, or another service."""
-    service = _service_here(invocation)
-    if service is None:
-        invocation.warn(
-            "No service was written: there is neither systemd nor launchd here. Have `nacre serve` started "
-            "as other programs of this system are."
-        )
-        return None
-    try:
-        service.file.parent.mkdir(parents=True, exist_ok=True)
-        with service.file.open("xb") as file:
-            file.write(service.data)
-    except FileExistsError:
-        if service.file.read_bytes() != service.data:
-            invocation.warn(f"{service.file} is there already, with other content. It was not changed.")
-            return None
-    return service

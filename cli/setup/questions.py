@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -57,20 +58,21 @@ def ask_time_zone(system_zone: str) -> str:
             click.echo(f"  {error}")
 
 
-def ask_model(choices: Sequence[Choice], offers: Sequence[Offer]) -> str | Offer:
-    """`provider/model`, found or not, an address, or a provider; empty to stay offline."""
+def ask_model(choices: Sequence[Choice], offers: Sequence[Offer], kept: str) -> str | Offer:
+    """`provider/model`, found or not, an address, or a provider; empty to stay with `kept`, if any."""
     shown: list[Choice | Offer] = [*choices[:MAX_SHOWN], *offers]
     for number, each in enumerate(shown, start=1):
         told = each.label if isinstance(each, Offer) else f"{each.model_name}  ({each.place})"
         click.echo(f"  {number:<2} {told}")
     if len(choices) > MAX_SHOWN:
         click.echo(f"     and {len(choices) - MAX_SHOWN} more models, by their names")
-    click.echo(f"  {_OFFLINE}  none: answer offline, from the notes alone")
+    without = f"keep {kept}" if kept else "none: answer offline, from the notes alone"
+    click.echo(f"  {_OFFLINE}  {without}")
     while True:
         answer = str(
             click.prompt(
                 "Which model or provider (a number, an address, or provider/model)",
-                default="1" if choices else _OFFLINE,
+                default="1" if choices and not kept else _OFFLINE,
             )
         ).strip()
         if answer == _OFFLINE:
@@ -115,15 +117,23 @@ def ask_address(default: str) -> str:
     ).strip()
 
 
-def ask_server_name(address: str) -> str:
-    """The name in front of the server's models, by its host unless the owner has another."""
+def ask_server_name(address: str, addresses: Mapping[str, str]) -> str:
+    """The name in front of the server's models, by its host unless the owner has another.
+
+    `addresses` are those of the servers that have a name; one name never stands for two of them.
+    """
     host = (urlsplit(address).hostname or "").partition(".")[0]
     default = host if host.isidentifier() and host != "localhost" else "local"
+    free = (name for number in count(2) if (name := f"{default}{number}") not in addresses)
+    default = default if addresses.get(default, address) == address else next(free)
     while True:
         name = str(click.prompt("A short name for this server", default=default)).strip()
-        if name and not set(name) & set(" /.\"'"):
+        if not name or set(name) & set(" /.\"'"):
+            click.echo("  One word, without a slash or a dot.")
+        elif addresses.get(name, address) != address:
+            click.echo(f"  {name} is the server at {addresses[name]}. Give this one another name.")
+        else:
             return name
-        click.echo("  One word, without a slash or a dot.")
 
 
 def ask_secret(what: str) -> str:
@@ -163,15 +173,19 @@ def ask_key(
     variables: Sequence[str],
     env_file: str,
     has_keyring: bool,
+    refused: str,
+    on_blank: str,
 ) -> Key | None:
     """The key of a model and where it is to be kept; `None` where it wants none, or the owner gives none.
 
-    `variables` may hold it.
+    `variables` may hold it. A key that the provider refused is asked for anew. `on_blank` says what
+    an empty answer does.
     """
     if not variables:
         return None
-    variable = next((name for name in variables if environment.get(name, "").strip()), variables[0])
-    secret = environment.get(variable, "").strip()
+    held = {name: environment.get(name, "").strip() for name in variables}
+    variable = next((name for name in variables if held[name] not in ("", refused)), variables[0])
+    secret = held[variable] if held[variable] != refused else ""
     places: list[tuple[KeyPlace, str]] = [("file", f"{env_file}, which only you can read")]
     if has_keyring:
         places.append(("keyring", "the system's keyring"))
@@ -179,10 +193,14 @@ def ask_key(
         places.insert(0, ("environment", f"the environment, as now ({variable})"))
     else:
         provider = model_name.partition("/")[0]
-        click.echo(f"  {provider} needs a key ({variable}), which is not in the environment.")
-        secret = ask_secret("Its key (not shown; blank to set it later)")
+        where = "in place of the refused one" if refused else "which is not in the environment"
+        click.echo(f"  {provider} needs a key ({variable}), {where}.")
+        secret = ask_secret(f"Its key (not shown; blank to {on_blank})")
         if not secret:
             return None
+    if len(places) == 1:
+        click.echo(f"  It is kept in {places[0][1]}.")
+        return Key(variable=variable, secret=secret, place=places[0][0])
     for number, (_, told) in enumerate(places, start=1):
         click.echo(f"  {number}  {told}")
     answer = click.prompt("Where is the key to be kept", default=1, type=click.IntRange(1, len(places)))

@@ -14,7 +14,7 @@ from nacre.cli.invocation import begin, shared_options
     "--session", "session_key", metavar="NAME", default="", help="Session to talk in; main unless given."
 )
 @click.option("--shared", "is_shared", is_flag=True, help="Others may read the session: no private notes.")
-@click.option("--no-color", "is_plain", is_flag=True, help="No colours, as with the variable NO_COLOR.")
+@click.option("--no-color", "is_plain", is_flag=True, help="No colors, as with the variable NO_COLOR.")
 @shared_options
 def command(context: click.Context, session_key: str, is_shared: bool, is_plain: bool) -> int:
     """Talk to the assistant in this terminal (the default).

@@ -18,8 +18,7 @@ from nacre.cli.invocation import Invocation, in_editor
 from nacre.cli.screen.plain import cell_width, cut_to_cells, one_line, plain
 from nacre.cli.screen.screen import Screen, screen_on
 from nacre.cli.signals import on_interrupt
-from nacre.cli.talk.display.calls import Calls
-from nacre.cli.talk.display.event_lines import asked_text, event_line
+from nacre.cli.talk.event_lines import Calls, asked_text, event_line
 from nacre.cli.talk.keyboard.attached_files import FileNotSent, mentioned_files
 from nacre.cli.talk.keyboard.completion import Known
 from nacre.cli.talk.keyboard.prompt import Prompt, keyboard_held_back, keyboard_lent

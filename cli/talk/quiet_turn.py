@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from nacre.cli.screen.screen import Screen
-from nacre.cli.talk.display.event_lines import event_line
+from nacre.cli.talk.event_lines import event_line
 from nacre.record import Record
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.events import Event, ReplyReady, Silence, TurnFailed

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nacre.cli.invocation import Invocation, begin, day_option, json_option, shared_options
+from nacre.cli.invocation import Invocation, begin, day_option, json_option, run_reporting, shared_options
 from nacre.cli.memory.text import level
 from nacre.cli.screen.json_text import print_json
 from nacre.record import Record
@@ -25,15 +25,9 @@ _MAX_LISTED = 20
 
 
 def _run(invocation: Invocation, command: Coroutine[Any, Any, int]) -> int:
-    """The exit code of a command; a proposal that failed becomes a message and exit code 1."""
-    from nacre.cli.signals import run_until_signal
     from nacre.memory.files.proposals import ProposalFailed
 
-    try:
-        return run_until_signal(command)
-    except ProposalFailed as error:
-        invocation.warn(str(error), tone="error")
-        return 1
+    return run_reporting(invocation, command, ProposalFailed)
 
 
 def _workspace(invocation: Invocation) -> Workspace:
@@ -271,7 +265,7 @@ async def _write_tidied(
     invocation: Invocation, workspace: Workspace, note: TidiedNote, now: Clock, *, shows: bool
 ) -> str:
     """Writes the note as one commit; the commit, or `""` if there is none."""
-    from nacre.extensions.curation.consolidation import write_in_one_commit
+    from nacre.extensions.curation.note_changes import write_in_one_commit
     from nacre.memory.files.proposals import ProposalFailed
     from nacre.memory.workspace.history.commits import HistoryBusy
 

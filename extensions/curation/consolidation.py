@@ -17,12 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from nacre.extensions.curation.note_changes import write_in_one_commit
 from nacre.locks import try_lock
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspace
-from nacre.memory.files.proposals import NoteChange, ProposalFailed, ReviewQueue, write_changes
+from nacre.memory.files.proposals import NoteChange, ProposalFailed, ReviewQueue
 from nacre.memory.files.sources.proposed_write import ProposedWrite
 from nacre.memory.files.sources.source import PRIVATE, Source
-from nacre.memory.workspace.history.commits import TIDIED, HistoryBusy, as_one_commit
+from nacre.memory.workspace.history.commits import HistoryBusy
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import AgentError
@@ -205,36 +206,6 @@ def read_done(file: Path) -> Done:
     except (ValueError, RecursionError):
         return Done()
     return Done(until=until, tried=tried)
-
-
-async def write_in_one_commit(
-    config: Config,
-    workspace: Workspace,
-    changes: Sequence[NoteChange],
-    *,
-    at: str,
-    is_typed: Callable[[str], bool] = lambda _line: False,
-) -> tuple[str, str]:
-    """Writes changes of notes as one commit, which `nacre memory undo` undoes.
-
-    Returns the commit and `""`, or `""` and a clause that says why there is none. `at` is an ISO time, and
-    `is_typed` as of `write_changes`.
-
-    Raises:
-        HistoryBusy: nothing was written.
-        ProposalFailed: a note has changed or cannot be written.
-    """
-    paths = [change.path for change in changes]
-    named = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
-    return await as_one_commit(
-        workspace,
-        lambda: write_changes(workspace, changes, at=at, redacts_secrets=True, is_typed=is_typed),
-        paths=paths,
-        commits=config.settings.memory.history.commits != "off",
-        state_dir=config.state_dir,
-        subject=f"Tidied {named}",
-        trailers=((TIDIED, paths[0]),),
-    )
 
 
 async def _proposed(queue: ReviewQueue, changes: Sequence[NoteChange], *, at: str) -> tuple[NoteChange, ...]:

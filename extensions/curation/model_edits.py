@@ -36,7 +36,7 @@ from nacre.runtime.agent.insight.model_facts import token_counter
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt
-from nacre.runtime.models.failover import held_to_contract
+from nacre.runtime.models.failover import whole_answer
 from nacre.runtime.providers.opening import connected_model, model_budget
 from nacre.runtime.settings.config import Config
 from nacre.sessions.contracts.messages import AssistantMessage, Message, message_text, user_message
@@ -352,13 +352,10 @@ async def _answer(model: ChatModel, messages: tuple[Message, ...], most_tokens: 
     )
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            async for item in held_to_contract(model.stream(request), model_name=model.name):
-                if isinstance(item, AssistantMessage):
-                    return item
+            return await whole_answer(model, request)
     except (ModelError, TimeoutError) as error:
         why = str(error) or f"{model.name} did not answer in {ANSWER_SECONDS:.0f} seconds."
         raise ProposalFailed(f"Nothing was changed. {why}") from error
-    raise ProposalFailed(f"Nothing was changed: {model.name} gave no answer.")
 
 
 def _room_tokens(notes: TidyNotes, text: str, limits: TidyLimits) -> int:

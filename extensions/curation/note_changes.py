@@ -1,15 +1,17 @@
-"""Reads the notes that a proposal is made from."""
+"""Reads the notes that a proposal is made from, and writes approved changes as one commit."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 
 from nacre.memory.contracts.notes import is_markdown
 from nacre.memory.contracts.workspace import FileBytes, PathOutsideRoot, ReadFailed, Workspace
-from nacre.memory.files.proposals import ProposalFailed
+from nacre.memory.files.proposals import NoteChange, ProposalFailed, write_changes
 from nacre.memory.text.chunker import day_in_path
+from nacre.memory.workspace.history.commits import TIDIED, as_one_commit
 from nacre.memory.workspace.workspace import MEMORY_FOLDER
+from nacre.runtime.settings.config import Config
 
 
 async def daily_logs(
@@ -62,3 +64,33 @@ def _text(name: str, found: FileBytes | ReadFailed) -> str:
         return found.data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ProposalFailed(f"{name} is not UTF-8 text: {error}. Save it as UTF-8.") from error
+
+
+async def write_in_one_commit(
+    config: Config,
+    workspace: Workspace,
+    changes: Sequence[NoteChange],
+    *,
+    at: str,
+    is_typed: Callable[[str], bool] = lambda _line: False,
+) -> tuple[str, str]:
+    """Writes changes of notes as one commit, which `nacre memory undo` undoes.
+
+    Returns the commit and `""`, or `""` and a clause that says why there is none. `at` is an ISO time, and
+    `is_typed` as of `write_changes`.
+
+    Raises:
+        HistoryBusy: nothing was written.
+        ProposalFailed: a note has changed or cannot be written.
+    """
+    paths = [change.path for change in changes]
+    named = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+    return await as_one_commit(
+        workspace,
+        lambda: write_changes(workspace, changes, at=at, redacts_secrets=True, is_typed=is_typed),
+        paths=paths,
+        commits=config.settings.memory.history.commits != "off",
+        state_dir=config.state_dir,
+        subject=f"Tidied {named}",
+        trailers=((TIDIED, paths[0]),),
+    )

@@ -19,7 +19,7 @@ from nacre.memory.files.sources.sources import Sources, line_key
 from nacre.memory.text.chunker import day_in_path
 from nacre.memory.text.claims import NO_KEYS, Claim, has_other_value, subject_of
 from nacre.memory.text.evidence import fold
-from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM
+from nacre.memory.text.markdown_blocks import ITEM, prose_lines
 from nacre.memory.workspace.workspace import OLDER_NAMES
 from nacre.record import Record
 
@@ -114,15 +114,9 @@ async def read_tidy_notes(
 
 def places(path: str, text: str) -> Iterator[Place]:
     """The lines of a note except headings, code, quotations and blank lines."""
-    fence = ""
-    for number, line in enumerate(text.split("\n"), start=1):
-        opens = FENCE.match(line)
-        if fence:
-            fence = "" if line.strip().startswith(fence) else fence
-        elif opens:
-            fence = opens[1]
-        elif line.strip() and not HEADING.match(line) and not line.lstrip().startswith(">"):
-            yield Place(path=path, number=number, text=line.strip())
+    lines = text.split("\n")
+    for at in prose_lines(lines):
+        yield Place(path=path, number=at + 1, text=lines[at].strip())
 
 
 def repeats(lines: Sequence[Place]) -> list[tuple[Place, ...]]:

@@ -63,8 +63,8 @@ from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt
-from nacre.runtime.models.failover import held_to_contract
-from nacre.sessions.contracts.messages import AssistantMessage, message_text, user_message
+from nacre.runtime.models.failover import whole_answer
+from nacre.sessions.contracts.messages import message_text, user_message
 
 SUMMARY_SECONDS = 60.0
 """How long the model may take for one page."""
@@ -408,10 +408,7 @@ class PageSummaries:
         )
         try:
             async with asyncio.timeout(SUMMARY_SECONDS):
-                items = held_to_contract(self._model.stream(request), model_name=self._model.name)
-                async for item in items:
-                    if isinstance(item, AssistantMessage):
-                        return message_text(item)
+                return message_text(await whole_answer(self._model, request))
         except (ModelError, TimeoutError) as error:
             log.info("%s is not summarized: %s", path, error or "no answer in time")
             self.problems.append(f"{path} is not summarized: {error or 'the model did not answer in time'}")

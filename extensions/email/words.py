@@ -109,9 +109,7 @@ class _Reader(HTMLParser):
         if _BLOCKS.fullmatch(tag) or tag == "br":
             self.pieces.append((self._look.quotes, "\n"))
         if not _VOID.fullmatch(tag):
-            names = _names(found)
-            rules = [rule for name in (*names, tag, "") for rule in self._rules.get(name, ())]
-            self._open.append((tag, _look_of(tag, found, names, rules, self._look)))
+            self._open.append((tag, self._look_inside(tag, found)))
             self._counts[tag] += 1
 
     def handle_endtag(self, tag: str) -> None:
@@ -131,6 +129,37 @@ class _Reader(HTMLParser):
             self.hidden_chars += len(data.strip())
             return
         self.pieces.append((look.quotes, re.sub(r"\s+", " ", data)))
+
+    def _look_inside(self, tag: str, attrs: Mapping[str, str]) -> _Look:
+        """How text looks in an element of the open one."""
+        names = _names(attrs)
+        rules = [
+            rule
+            for name in (*names, tag, "")
+            for rule in self._rules.get(name, ())
+            if rule.tag in ("", tag) and names.issuperset(rule.names)
+        ]
+        is_invisible = _INVISIBLE.fullmatch(tag) is not None or (tag == "dialog" and "open" not in attrs)
+        is_quote = tag == "blockquote" or any(name in attrs.get("class", "") for name in _QUOTES)
+        if not (attrs or rules or is_invisible or is_quote):
+            return self._look  # most tags
+        look = replace(
+            self._look,
+            is_left_out=self._look.is_left_out or is_invisible,
+            is_hidden=self._look.is_hidden or "hidden" in attrs,
+            quotes=self._look.quotes + is_quote,
+        )
+        normal, important = _inline_styles(attrs.get("style", ""))
+        cascade = (
+            [(_styles_of_attributes(attrs),)],
+            [rule.styles for rule in rules if not rule.is_important],
+            [normal],
+            [rule.styles for rule in rules if rule.is_important],
+            [important],
+        )
+        for styles_of_one_rank in cascade:
+            look = _least_visible([_styled(look, styles) for styles in styles_of_one_rank], look)
+        return look
 
 
 def html_text(html: str) -> Page:
@@ -161,34 +190,14 @@ def _names(attrs: Mapping[str, str]) -> set[str]:
     return names | {f"[{name}" for name in attrs}
 
 
-def _look_of(
-    tag: str, attrs: Mapping[str, str], names: set[str], rules: Sequence[_Rule], parent: _Look
-) -> _Look:
-    applied = [rule for rule in rules if rule.tag in ("", tag) and names.issuperset(rule.names)]
-    if not (attrs or applied or _INVISIBLE.fullmatch(tag) or tag in ("blockquote", "dialog")):
-        return parent  # most tags
-    of_tag: dict[str, str] = {}
-    for name, style_name in (("color", "color"), ("bgcolor", "background-color")):
-        if name in attrs:
-            of_tag[style_name] = attrs[name].lower()
-    normal, important = _inline_styles(attrs.get("style", ""))
-    is_quote = tag == "blockquote" or any(name in attrs.get("class", "") for name in _QUOTES)
-    is_invisible_tag = _INVISIBLE.fullmatch(tag) is not None or (tag == "dialog" and "open" not in attrs)
-    look = replace(
-        parent,
-        is_left_out=parent.is_left_out or is_invisible_tag,
-        is_hidden=parent.is_hidden or "hidden" in attrs,
-        quotes=parent.quotes + is_quote,
-    )
-    look = _styled(look, [of_tag])
-    # Which of several rules wins is not computed: the one that shows least counts.
-    look = _least_visible([_styled(look, rule.styles) for rule in applied if not rule.is_important], look)
-    look = _styled(look, normal)
-    look = _least_visible([_styled(look, rule.styles) for rule in applied if rule.is_important], look)
-    return _styled(look, important)
+def _styles_of_attributes(attrs: Mapping[str, str]) -> Style:
+    """The colors that attributes of HTML set."""
+    names = (("color", "color"), ("bgcolor", "background-color"))
+    return {style: attrs[name].lower() for name, style in names if name in attrs}
 
 
 def _least_visible(looks: Sequence[_Look], before: _Look) -> _Look:
+    """The look of text to which one of several rules applies; which one wins is not computed."""
     if not looks:
         return before
     background = next((each.background for each in looks if each.background != before.background), None)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nacre.cli.invocation import Invocation, begin, json_option, shared_options
+from nacre.cli.invocation import Invocation, begin, json_option, run_reporting, shared_options
+from nacre.cli.nouns import Noun
 from nacre.cli.screen.json_text import print_json
 
 if TYPE_CHECKING:
@@ -26,22 +27,18 @@ def on_facts(work: Callable[..., Awaitable[int]]) -> Callable[..., int]:
     @click.option("--identity", metavar="NAME", default="", help="Whose facts; yours unless given.")
     @wraps(work)
     def run(context: click.Context, identity: str, **options: Any) -> int:
-        from nacre.cli.signals import run_until_signal
         from nacre.memory.contracts.errors import MemoryIndexError
         from nacre.memory.contracts.workspace import FileBusy
 
         invocation = begin(context)
         invocation.warn(*invocation.config.notices)
-        try:
-            return run_until_signal(_opened(invocation, work, identity, options))
-        except (MemoryIndexError, FileBusy) as error:
-            invocation.warn(str(error), tone="error")
-            return 1
+        opened = _opened(invocation, work, identity, options)
+        return run_reporting(invocation, opened, MemoryIndexError, FileBusy)
 
     return run
 
 
-@click.group("facts")
+@click.group("facts", cls=Noun, noun="memory facts")
 def command() -> None:
     """List, set and look up facts about people, with their history."""
 

@@ -324,7 +324,7 @@ def set_fact(
         at = at if at is not None else max(now, before.tail.at)
     at = (at or now).replace(microsecond=0)
     key = before.key if before is not None else key
-    tail = Tail(at=at, source=source, is_day=False)
+    tail = Tail(at=at, source=source)
     _record(page, [FactLine(key=key, value=value, is_forgotten=False, tail=tail)])
     _show(page, [same_key(key)])
     return Fact(identity=identity, key=key, value=value, source=source, at=at)
@@ -414,11 +414,11 @@ def _when_by_hand(line: FactLine, before: FactLine | None, now: datetime) -> Tai
             at, source = min(line.tail.at, now), line.tail.source or BY_HAND
     if before is not None and before.tail is not None:
         at = max(at, before.tail.at)
-    return Tail(at=at.replace(microsecond=0), source=source, is_day=False)
+    return Tail(at=at.replace(microsecond=0), source=source)
 
 
 def _forgotten(before: FactLine, now: datetime, source: str) -> FactLine:
-    tail = Tail(at=max(now, _tail(before).at), source=source, is_day=False)
+    tail = Tail(at=max(now, _tail(before).at), source=source)
     return FactLine(key=before.key, value=None, is_forgotten=True, tail=tail)
 
 

@@ -83,11 +83,10 @@ def note_number(word: str) -> int | None:
 
 
 class Tail(Record):
-    """The time and source of a line. `is_day` means that the line has a day without a time."""
+    """The time and source of a line."""
 
     at: datetime
     source: str
-    is_day: bool
 
 
 class FactLine(Record):
@@ -379,7 +378,7 @@ def without_tail(text: str, zone: tzinfo | None) -> tuple[str, Tail | None]:
     except ValueError:
         return text, None
     at = at if at.tzinfo is not None else at.replace(tzinfo=zone)
-    tail = Tail(at=at, source=(found["source"] or "").strip(), is_day=len(found["when"]) == 10)
+    tail = Tail(at=at, source=(found["source"] or "").strip())
     return text[: found.start()], tail
 
 

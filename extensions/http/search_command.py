@@ -25,10 +25,9 @@ async def command(shelf: SessionShelf, invocation: Invocation, words: tuple[str,
 
     Every transcript is read, also of ended and imported sessions; no setting and no index is needed.
     """
-    from nacre.cli.screen.plain import one_line
-    from nacre.cli.screen.session_words import age, session_name
-    from nacre.cli.sessions.text import SHORT_ID_CHARS, session_json
-    from nacre.extensions.http.page.search import sessions_with
+    from nacre.cli.screen.session_words import found_session_lines
+    from nacre.cli.sessions.text import session_json
+    from nacre.runtime.commands.conversation.word_search import sessions_with
 
     found = await sessions_with(shelf.store, " ".join(words).split())
     if as_json:
@@ -38,11 +37,5 @@ async def command(shelf: SessionShelf, invocation: Invocation, words: tuple[str,
         )
     if not found:
         invocation.say("No conversation has all these words in one message. Try fewer, or `nacre search`.")
-    for each in found:
-        session = each.session
-        identity = one_line(session.session_id[:SHORT_ID_CHARS])
-        name = session_name(session.key, session.record, shelf.main_key, is_current=session.is_current)
-        told_age = age(session.active_at_ms, shelf.now())
-        invocation.say(f"{name} · {identity} · {told_age}")
-        invocation.say(f"  {one_line(each.passage)}")
+    invocation.say(*found_session_lines(found, now=shelf.now(), main_key=shelf.main_key))
     return 0

@@ -17,8 +17,7 @@ import click
 from nacre.cli.invocation import Invocation, begin, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
 from nacre.cli.screen.screen import screen_on
-from nacre.cli.setup.config.changing import change_file
-from nacre.cli.setup.config.editing import example
+from nacre.cli.setup.config.changing import change_file, example
 from nacre.extensions.importers.plan import (
     NoteStep,
     Report,
@@ -617,7 +616,7 @@ def _next_steps(report: Report, *, is_dry: bool) -> list[str]:
     lines = []
     if counts["sessions"].imported:
         lines.append(
-            "`nacre sessions search WORD` finds what was said in the sessions, `nacre sessions list --all` "
+            "`nacre sessions search WORD` finds what was said in the sessions, `nacre sessions` "
             "lists them, and `nacre sessions resume ID` continues one."
         )
     if counts["notes"].imported:

@@ -323,7 +323,7 @@ def report_lines(report: Report, *, is_dry: bool) -> list[str]:
                     f"{reason}{_names_text(report, each, reason)}"
                 )
     if report.moved:
-        lines += ["", "Stored under another path:"]
+        lines += ["", "Stored beside your own file of that name. Copy what you want to use into it:"]
         lines += [f"  {name} -> {path}" for name, path in report.moved]
     return lines
 

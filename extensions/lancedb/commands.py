@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nacre.cli.invocation import Invocation, begin, json_option, shared_options
+from nacre.cli.invocation import Invocation, begin, json_option, run_reporting, shared_options
+from nacre.cli.nouns import Noun
 from nacre.cli.screen.json_text import print_json
 
 if TYPE_CHECKING:
@@ -22,21 +23,16 @@ def on_memories(run_command: Callable[..., Awaitable[int]]) -> Callable[..., int
 
     @wraps(run_command)
     def run(context: click.Context, **options: Any) -> int:
-        from nacre.cli.signals import run_until_signal
         from nacre.memory.contracts.errors import MemoryIndexError
 
         invocation = begin(context)
         invocation.warn(*invocation.config.notices)
-        try:
-            return run_until_signal(_run(invocation, run_command, options))
-        except MemoryIndexError as error:
-            invocation.warn(str(error), tone="error")
-            return 1
+        return run_reporting(invocation, _run(invocation, run_command, options), MemoryIndexError)
 
     return run
 
 
-@click.group("ltm")
+@click.group("ltm", cls=Noun, noun="memory ltm")
 def command() -> None:
     """Show the long-term memory that the LanceDB engine keeps."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nacre.cli.invocation import begin, json_option, shared_options
+from nacre.cli.nouns import Noun
 from nacre.cli.screen.json_text import print_json
 from nacre.cli.screen.plain import one_line
 from nacre.installation import install_command
@@ -27,7 +28,7 @@ _NO_TERMINAL = (
 )
 
 
-@click.group("mcp", invoke_without_command=True)
+@click.group("mcp", cls=Noun, noun="admin mcp", invoke_without_command=True)
 @shared_options
 def command(context: click.Context) -> int | None:
     """Share the notes with another program over MCP, and approve the tools of MCP servers.

@@ -24,7 +24,7 @@ from typing import Any
 
 import click
 
-from nacre.cli.invocation import Invocation, begin, json_option, shared_options
+from nacre.cli.invocation import Invocation, begin, json_option, run_reporting, shared_options
 from nacre.cli.screen.json_text import print_json
 from nacre.extensions.memory_bench.scoring import Answer, Found, Place, Question, answered, by_kind, numbers
 from nacre.extensions.qmd.program import is_installed
@@ -386,15 +386,10 @@ def bench(
     Questions are made from headings, days and exact names in your notes; some have no answer. Engines work on
     copies in a temporary folder: your notes and your index are not touched.
     """
-    from nacre.cli.signals import run_until_signal
-
     invocation = begin(context)
     invocation.warn(*invocation.config.notices)
-    try:
-        return run_until_signal(_run_bench(invocation, labelled, engines, most, as_json))
-    except SetInvalid as error:
-        invocation.warn(f"{labelled} cannot be used. {error}", tone="error")
-        return 1
+    work = _run_bench(invocation, labelled, engines, most, as_json)
+    return run_reporting(invocation, work, SetInvalid, prefix=f"{labelled} cannot be used. ")
 
 
 async def _run_bench(

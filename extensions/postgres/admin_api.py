@@ -55,13 +55,14 @@ class AdminApi:
         return 200, hosting.agent_json(await self._found(request))
 
     async def change(self, request: Request) -> tuple[int, object]:
-        body = await _body(request, isPaused=bool, dailyTokens=int, dailyUsd=float)
-        agent, limits = await self._found(request), (body.get("dailyTokens"), body.get("dailyUsd"))
+        body = await _body(request, isPaused=bool, dailyTokens=int, dailyUsd=float, maxBytes=int)
+        agent, names = await self._found(request), ("dailyTokens", "dailyUsd", "maxBytes")
+        limits = tokens, usd, max_bytes = [body.get(name) for name in names]
         if any(each is not None and not 0 <= each < 2**62 for each in limits):
             raise HTTPException(400, "A limit is 0 for none, or a positive number.")
-        if limits != (None, None):
-            await hosting.limit(self._database, agent, *limits)
-            _audit(request, f"set the daily limits {limits} of", agent.id)
+        if limits != [None] * 3:
+            await hosting.limit(self._database, agent.id, tokens=tokens, usd=usd, max_bytes=max_bytes)
+            _audit(request, f"set the limits {dict(zip(names, limits, strict=True))} of", agent.id)
         if "isPaused" in body:
             await hosting.pause(self._database, agent.id, is_paused=body["isPaused"])
             _audit(request, "paused" if body["isPaused"] else "resumed", agent.id)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from nacre.cli.invocation import begin, json_option, shared_options
+from nacre.cli.nouns import Noun
 from nacre.cli.screen.json_text import camel_json, print_json
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ T = TypeVar("T")
 _SESSION_ROWS = ("transcripts", "results", "lines", "endings")
 
 
-@click.group("storage")
+@click.group("storage", cls=Noun, noun="admin storage")
 def storage() -> None:
     """Move an agent from files to a database or back; host those of a database."""
 
@@ -148,25 +149,35 @@ def admit_command(context: click.Context, agent_id: str, code: str, owner: bool,
 @_AGENT
 @click.option("--tokens", type=click.IntRange(0, 2**62), metavar="N", help="Tokens a day; 0 for no limit.")
 @click.option("--usd", type=click.FloatRange(0, 2**62), metavar="N", help="Dollars a day; 0 for no limit.")
+@click.option(
+    "--megabytes", type=click.IntRange(0, 2**40), metavar="N", help="Conversations and notes; 0 for no limit."
+)
 @json_option()
 @shared_options
 def limit_command(
-    context: click.Context, agent_id: str, tokens: int | None, usd: float | None, as_json: bool
+    context: click.Context,
+    agent_id: str,
+    tokens: int | None,
+    usd: float | None,
+    megabytes: int | None,
+    as_json: bool,
 ) -> int:
-    """Limit what the turns of agent ID may use a day (UTC), in all workers together.
+    """Limit what agent ID may use a day (UTC), in all workers together, and what it may keep.
 
     Counting begins with the first limit. Afterwards a message is answered by one sentence.
     """
     from nacre.extensions.postgres.hosting import agent_json, limit
 
     invocation = begin(context)
-    agent = _checked(invocation, agent_id)
-    _hosted(invocation, partial(limit, agent=agent, tokens=tokens, usd=usd))
+    _checked(invocation, agent_id)
+    max_bytes = None if megabytes is None else megabytes * 1_000_000
+    _hosted(invocation, partial(limit, agent=agent_id, tokens=tokens, usd=usd, max_bytes=max_bytes))
     found = _checked(invocation, agent_id)
     if as_json:
         return print_json(agent_json(found))
-    limits = found.daily_tokens or "unlimited", found.daily_usd or "unlimited"
-    invocation.say("{} may use a day: tokens {}, dollars {}.".format(agent_id, *limits))
+    usage = found.daily_tokens or "unlimited", found.daily_usd or "unlimited"
+    room = f"{found.max_bytes // 1_000_000} MB" if found.max_bytes else "unlimited"
+    invocation.say("{} may use a day: tokens {}, dollars {}; room {}.".format(agent_id, *usage, room))
     return 0
 
 
@@ -176,17 +187,8 @@ def limit_command(
 @shared_options
 def pause_command(context: click.Context, agent_id: str, as_json: bool) -> int:
     """Have no worker begin a turn of agent ID; its messages wait."""
-    from nacre.extensions.postgres.hosting import pause
-
-    invocation = begin(context)
-    _checked(invocation, agent_id)
-    _hosted(invocation, partial(pause, agent=agent_id, is_paused=True))
-    if as_json:
-        return print_json({"agent": agent_id, "isPaused": True})
-    invocation.say(
-        f"{agent_id} is paused. Turns that run go on; messages wait for `nacre admin storage resume`."
-    )
-    return 0
+    told = f"{agent_id} is paused. Turns that run go on; messages wait for `nacre admin storage resume`."
+    return _paused(begin(context), agent_id, told, is_paused=True, as_json=as_json)
 
 
 @storage.command("resume")
@@ -195,14 +197,18 @@ def pause_command(context: click.Context, agent_id: str, as_json: bool) -> int:
 @shared_options
 def resume_command(context: click.Context, agent_id: str, as_json: bool) -> int:
     """Have workers run the turns of agent ID again."""
+    told = f"{agent_id} is answered again."
+    return _paused(begin(context), agent_id, told, is_paused=False, as_json=as_json)
+
+
+def _paused(invocation: Invocation, agent_id: str, told: str, *, is_paused: bool, as_json: bool) -> int:
     from nacre.extensions.postgres.hosting import pause
 
-    invocation = begin(context)
     _checked(invocation, agent_id)
-    _hosted(invocation, partial(pause, agent=agent_id, is_paused=False))
+    _hosted(invocation, partial(pause, agent=agent_id, is_paused=is_paused))
     if as_json:
-        return print_json({"agent": agent_id, "isPaused": False})
-    invocation.say(f"{agent_id} is answered again.")
+        return print_json({"agent": agent_id, "isPaused": is_paused})
+    invocation.say(told)
     return 0
 
 
@@ -362,7 +368,7 @@ def _ledger_json(ledger: CopiedLedger) -> dict[str, object]:
 _FOLDER = click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 
 
-@click.group("workspace")
+@click.group("workspace", cls=Noun, noun="admin workspace")
 def workspace() -> None:
     """Bring the notes of a database to a folder and back."""
 

@@ -26,8 +26,8 @@ SELECT agent, EXISTS (SELECT FROM paused_agents WHERE paused_agents.agent = know
     (SELECT count(*) FROM turns WHERE turns.agent = known.agent AND state <> 'done'),
     (SELECT count(*) FROM documents WHERE documents.agent = known.agent AND body IS NOT NULL),
     (SELECT count(*) FROM transcripts WHERE transcripts.agent = known.agent),
-    (SELECT coalesce(sum(size_bytes), 0)::bigint FROM transcripts WHERE transcripts.agent = known.agent),
-    coalesce(daily_tokens, 0), coalesce(daily_usd, 0), coalesce(quota_is_used(quota), FALSE)
+    stored_bytes(agent), coalesce(daily_tokens, 0), coalesce(daily_usd, 0), coalesce(max_bytes, 0),
+    quota_reached(agent) <> ''
 FROM (SELECT agent FROM documents UNION SELECT agent FROM transcripts UNION SELECT agent FROM turns
     UNION SELECT agent FROM hosted_agents
     UNION SELECT agent FROM paused_agents WHERE NOT starts_with(agent, 'user-')) AS known
@@ -43,8 +43,11 @@ RESUME: LiteralString = """
 DELETE FROM paused_agents WHERE agent = %(agent)s RETURNING pg_notify('nacre_turns', 'asked')::text
 """
 LIMIT: LiteralString = """
-INSERT INTO agent_quotas (agent, daily_tokens, daily_usd) VALUES (%(agent)s, %(tokens)s, %(usd)s)
-ON CONFLICT (agent) DO UPDATE SET daily_tokens = EXCLUDED.daily_tokens, daily_usd = EXCLUDED.daily_usd
+INSERT INTO agent_quotas (agent, daily_tokens, daily_usd, max_bytes)
+VALUES (%(agent)s, coalesce(%(tokens)s, 0), coalesce(%(usd)s, 0), coalesce(%(bytes)s, 0))
+ON CONFLICT (agent) DO UPDATE SET daily_tokens = coalesce(%(tokens)s, agent_quotas.daily_tokens),
+    daily_usd = coalesce(%(usd)s, agent_quotas.daily_usd),
+    max_bytes = coalesce(%(bytes)s, agent_quotas.max_bytes)
 """
 IN_USE: LiteralString = """
 SELECT NOT EXISTS (SELECT FROM paused_agents WHERE agent = %(agent)s)
@@ -84,8 +87,8 @@ GATEWAY_SECONDS = 8.0
 
 @dataclass(frozen=True)
 class HostedAgent:
-    """An agent with rows: the numbers of its unfinished turns, notes and conversations, and its daily limits;
-    0 means no limit.
+    """An agent with rows: the numbers of its unfinished turns, notes and conversations, the bytes of the last
+    two, and its limits; 0 means no limit.
     """
 
     id: str
@@ -96,6 +99,7 @@ class HostedAgent:
     size_bytes: int
     daily_tokens: int = 0
     daily_usd: float = 0.0
+    max_bytes: int = 0
     is_over_quota: bool = False
 
 
@@ -147,16 +151,14 @@ async def pause(database: Database, agent: str, *, is_paused: bool) -> None:
     await database.write(lambda connection: connection.execute(statement, {"agent": agent}))
 
 
-async def limit(database: Database, agent: HostedAgent, tokens: int | None, usd: float | None) -> None:
-    """Limits the daily usage of an agent's turns; 0 removes a limit, `None` keeps it.
+async def limit(
+    database: Database, agent: str, *, tokens: int | None, usd: float | None, max_bytes: int | None
+) -> None:
+    """Limits the daily usage of an agent's turns and the bytes of its conversations and notes.
 
-    Raises `DatabaseError`.
+    0 removes a limit, `None` keeps it. Raises `DatabaseError`.
     """
-    named = {
-        "agent": agent.id,
-        "tokens": agent.daily_tokens if tokens is None else tokens,
-        "usd": agent.daily_usd if usd is None else usd,
-    }
+    named = {"agent": agent, "tokens": tokens, "usd": usd, "bytes": max_bytes}
     await database.write(lambda connection: connection.execute(LIMIT, named))
 
 

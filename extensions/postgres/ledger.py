@@ -299,8 +299,15 @@ class PostgresLedger(Ledger):
             number=number, session_key=session_key, inbound=inbound, agent_id=agent_id, begins=begins
         )
 
-    async def finish(self, batch: Sequence[Received], place: Place, texts: Sequence[str]) -> None:
-        """Stores the end of a turn with one idempotent statement."""
+    async def finish(
+        self,
+        batch: Sequence[Received],
+        place: Place,
+        texts: Sequence[str],
+        *,
+        sends: bool = False,  # noqa: ARG002 - the statement would not be idempotent
+    ) -> None:
+        """Stores the end of a turn with one idempotent statement. All parts wait to be sent."""
         last = batch[-1].inbound
         await self.rows.run(
             statements.FINISH_ALL,

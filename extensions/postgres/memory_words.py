@@ -23,7 +23,7 @@ from nacre.memory.contracts.records import Source
 from nacre.memory.contracts.store import Scope
 from nacre.memory.contracts.words import FIELD_WEIGHTS, FIELDS, Atom, Field, MatchQuery, WordFields
 from nacre.memory.stores.sqlite.schema import TOKENIZE
-from nacre.memory.stores.sqlite.words import MOST_ROWS, TOO_MANY_ROWS, needed_together, split_by_rarity
+from nacre.memory.stores.sqlite.words import MOST_ROWS, word_plan
 
 if TYPE_CHECKING:
     from nacre.extensions.postgres.server.connections import Connection
@@ -298,13 +298,15 @@ class WordReader:
         everything = Asked(query=any_of(atoms), atoms=atoms)
         if head.chunks <= MOST_ROWS or len(atoms) < 2:
             return best(everything)
-        choosing, weighed, together = _split({atom: rows[atom] for atom in atoms}, head.chunks)
-        scores = best(Asked(query=any_of(choosing), atoms=[*choosing, *weighed])) if choosing else {}
-        if together is not None:
-            for chunk_id, score in best(together).items():
+        plan = word_plan({atom: rows[atom] for atom in atoms}, chunk_count=head.chunks)
+        selecting = Asked(query=any_of(plan.choosing), atoms=[*plan.choosing, *plan.weighed])
+        scores = best(selecting) if plan.choosing else {}
+        if plan.together:
+            together = " & ".join(plan.together) + (f" & ({any_of(plan.others)})" if plan.others else "")
+            for chunk_id, score in best(Asked(query=together, atoms=[*plan.together, *plan.others])).items():
                 scores[chunk_id] = max(score, scores.get(chunk_id, score))
             scores = _highest(scores, limit)
-        if len(scores) < limit and (together is not None or weighed) and (inside or together is not None):
+        if len(scores) < limit and (plan.together or (plan.weighed and inside)):
             # Few chunks have the rare words, especially in a narrow scope: let every word select.
             scores = best(everything)
         return scores
@@ -338,22 +340,6 @@ class WordReader:
 def idf(rows: int, chunks: int) -> float:
     """The inverse document frequency (Robertson and Zaragoza 2009, as FTS5 computes it)."""
     return max(math.log((chunks - rows + 0.5) / (rows + 0.5)) if chunks > rows else 0.0, LEAST_IDF)
-
-
-def _split(rows: Mapping[str, int], chunks: int) -> tuple[list[str], list[str], Asked | None]:
-    """The atoms that select, those that only score, and a query of atoms that select together."""
-    choosing, weighed = split_by_rarity(rows, chunk_count=chunks)
-    common = max(choosing, key=rows.__getitem__)
-    if rows[common] <= TOO_MANY_ROWS or not weighed:
-        return choosing, weighed, None
-    rare = [atom for atom in choosing if atom != common]
-    telling = [atom for atom in rows if rows[atom] <= chunks / 2 and atom not in rare]
-    frequent = sorted({common, *telling}, key=rows.__getitem__)
-    needed = needed_together([rows[atom] for atom in frequent], chunk_count=chunks)
-    others = [*frequent[needed:], *rare]
-    together = " & ".join(frequent[:needed])
-    query = f"{together} & ({any_of(others)})" if others else together
-    return rare, [common, *weighed], Asked(query=query, atoms=[*frequent[:needed], *others])
 
 
 def _highest(scores: Mapping[int, float], limit: int) -> dict[int, float]:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from nacre.extensions.postgres.document_rows import DocumentRows, Moment, NameRange, Row
 from nacre.memory.contracts.notes import (
@@ -38,7 +38,7 @@ from nacre.memory.workspace.paths import plain_name
 if TYPE_CHECKING:
     from nacre.extensions.postgres.server.database import Database
 
-
+T = TypeVar("T")
 LOOK_SECONDS = 1.0
 
 
@@ -140,14 +140,22 @@ class PostgresWorkspace:
     async def read_many(
         self, names: Sequence[str], *, max_bytes: int = MAX_READ_BYTES
     ) -> Mapping[str, FileBytes | ReadFailed]:
+        return await self._read_each(names, max_bytes, _file_bytes)
+
+    async def _read_each(
+        self,
+        names: Sequence[str],
+        max_bytes: int,
+        found_in: Callable[[Moment, str, tuple[Row, bytes] | None], T | ReadFailed],
+    ) -> Mapping[str, T | ReadFailed]:
         plain = _plain(names)
 
-        def read(rows: Moment) -> dict[str, FileBytes | ReadFailed]:
+        def read(rows: Moment) -> dict[str, T | ReadFailed]:
             there = rows.bodies(list(plain.values()), max_bytes=max_bytes)
-            return {name: _file_bytes(rows, place, there.get(place)) for name, place in plain.items()}
+            return {name: found_in(rows, place, there.get(place)) for name, place in plain.items()}
 
         try:
-            found: Mapping[str, FileBytes | ReadFailed] = await self._rows.read(read)
+            found: Mapping[str, T | ReadFailed] = await self._rows.read(read)
         except OSError as error:
             found = dict.fromkeys(plain, error)
         return {name: found[name] if name in found else _refusal(name) for name in names}
@@ -215,17 +223,7 @@ class PostgresWorkspace:
         return NoteListing(notes=tuple(notes.values()), skipped=tuple(missing))
 
     async def read_notes(self, names: Sequence[str]) -> Mapping[str, NoteBytes | ReadFailed]:
-        plain = _plain(names)
-
-        def read(rows: Moment) -> dict[str, NoteBytes | ReadFailed]:
-            there = rows.bodies(list(plain.values()), max_bytes=MAX_NOTE_BYTES)
-            return {name: _note_bytes(place, there.get(place)) for name, place in plain.items()}
-
-        try:
-            found: Mapping[str, NoteBytes | ReadFailed] = await self._rows.read(read)
-        except OSError as error:
-            found = dict.fromkeys(plain, error)
-        return {name: found[name] if name in found else _refusal(name) for name in names}
+        return await self._read_each(names, MAX_NOTE_BYTES, _note_bytes)
 
     async def now_ns(self) -> int:
         with suppress(OSError):
@@ -286,7 +284,7 @@ def _file_bytes(rows: Moment, name: str, found: tuple[Row, bytes] | None) -> Fil
     )
 
 
-def _note_bytes(name: str, found: tuple[Row, bytes] | None) -> NoteBytes | ReadFailed:
+def _note_bytes(_rows: Moment, name: str, found: tuple[Row, bytes] | None) -> NoteBytes | ReadFailed:
     if found is None or found[0].is_folder:
         return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
     row, data = found

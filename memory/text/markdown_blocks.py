@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from nacre.record import Record
 
@@ -176,3 +176,16 @@ def _common_prefix(left: tuple[str, ...], right: tuple[str, ...]) -> tuple[str, 
             break
         same += 1
     return left[:same]
+
+
+def prose_lines(lines: Sequence[str]) -> Iterator[int]:
+    """The places, from 0, of lines that are no headings, code, quotations or blank lines."""
+    fence = ""
+    for at, line in enumerate(lines):
+        opens = FENCE.match(line)
+        if fence:
+            fence = "" if line.strip().startswith(fence) else fence
+        elif opens:
+            fence = opens[1]
+        elif line.strip() and not HEADING.match(line) and not line.lstrip().startswith(">"):
+            yield at

@@ -27,13 +27,7 @@ from nacre.runtime.agent.approvals import PendingApprovals
 from nacre.runtime.agent.open_result import opening
 from nacre.runtime.agent.opening.agent_parts import AgentParts, StopAfter
 from nacre.runtime.agent.opening.assembly import assemble
-from nacre.runtime.agent.opening.author_parts import (
-    AuthorParts,
-    author_models,
-    author_prompt_parts,
-    author_servers,
-    author_tools,
-)
+from nacre.runtime.agent.opening.author_parts import AgentKeywords, author_parts
 from nacre.runtime.agent.sessions import Sessions
 from nacre.runtime.commands.command import Command
 from nacre.runtime.commands.function import FunctionCommand
@@ -105,19 +99,18 @@ class Agent:
     ) -> Self:
         """Opens an agent, and creates the workspace if it is new.
 
-        `agent` is an id of `agents.list` in the settings; the default is `$NACRE_AGENT`, then the default
-        agent. `state_dir` defaults to `$NACRE_STATE_DIR`, then `~/.nacre`; `workspace` to a folder in it.
-        `model` is a `ChatModel`, a name such as `openai/gpt-5-mini`, or a list of these, of which the next
-        one is asked when one fails; without one, `$NACRE_MODEL` or the settings decide, and otherwise the
-        offline responder answers. `tools` are what the model may call: typed functions, see `nacre.tool`,
-        objects with such methods, toolsets, see `nacre.Toolset` and `nacre.mcp_server`, and sub-agents.
-        `tool_chats` are the chats of tools that name none: some of `private` (the owner alone, the default),
-        `direct` (somebody else) and `group`. `instructions` are added to the system prompt of every chat,
-        which is that of a `profile`: `assistant`, `bot` or the smallest, `bare`. `prompt_parts` are added as
-        sections of their own, see `nacre.prompt_part`. `commands` are chat commands, see `nacre.command`.
-        `limits` bounds turns without limits of their own. `memory` replaces the memory engine of the
-        settings, see `nacre.MemoryPlugin`. `hooks` are handlers by name, see `nacre.Hooks`. `clock` returns
-        aware datetimes in the owner's zone. `watch` follows changes that others make to the notes.
+        `agent` is an id of `agents.list` in the settings, by default `$NACRE_AGENT`, then the default agent.
+        `state_dir` defaults to `$NACRE_STATE_DIR`, then `~/.nacre`; `workspace` to a folder in it. `model` is
+        a `ChatModel`, a name such as `openai/gpt-5-mini`, or a list of these, asked in turn when one fails;
+        without one, `$NACRE_MODEL` or the settings decide, else the offline responder answers. `tools` are
+        what the model may call: typed functions (`nacre.tool`), objects with such methods, toolsets
+        (`nacre.Toolset`, `nacre.mcp_server`) and sub-agents. `tool_chats` are the chats of tools that name
+        none: some of `private` (the owner alone, the default), `direct` (somebody else) and `group`.
+        `instructions` are added to every chat's system prompt, which is that of a `profile`: `assistant`,
+        `bot` or the smallest, `bare`. `prompt_parts` become further sections (`nacre.prompt_part`).
+        `commands` are chat commands (`nacre.command`). `limits` bounds turns without their own. `memory`
+        replaces the memory engine of the settings (`nacre.MemoryPlugin`). `hooks` are handlers by name
+        (`nacre.Hooks`). `clock` returns aware datetimes in the owner's zone. `watch` follows changed notes.
 
         Raises:
             ConfigError: a setting, the settings file, or an argument cannot be used.
@@ -131,17 +124,18 @@ class Agent:
             agent_id=agent,
             profile=profile or "",
         )
-        given = AuthorParts(
-            models=author_models(model),
-            tools=author_tools(tools, tool_chats),
-            servers=author_servers(tools, tool_chats),
-            commands=tuple(command.to_command() for command in commands),
+        given = AgentKeywords(
+            model=model,
+            tools=tools,
+            tool_chats=tool_chats,
+            instructions=instructions,
+            commands=commands,
             limits=limits,
-            prompt_parts=author_prompt_parts(instructions, prompt_parts),
+            prompt_parts=prompt_parts,
             memory=memory,
-            hooks=hooks or {},
+            hooks=hooks,
         )
-        return cls(await assemble(config, given, clock=clock, new_id=new_id, watch=watch))
+        return cls(await assemble(config, author_parts(given), clock=clock, new_id=new_id, watch=watch))
 
     @property
     def id(self) -> str:

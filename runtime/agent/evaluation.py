@@ -20,6 +20,7 @@ from nacre.runtime.agent.answering import owner_says
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.events import ReplyReady, Silence, ToolEnded, TurnFailed
 from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt
+from nacre.runtime.models.failover import whole_answer
 from nacre.runtime.models.scripted import ScriptedModel, ScriptedStep
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
@@ -197,10 +198,7 @@ def judged(model: ChatModel, rubric: str) -> Scorer:
             system=SystemPrompt(stable=render("session/judge", rules=rubric)),
             messages=(user_message(said, timestamp_ms=0),),
         )
-        answer = ""
-        async for item in model.stream(request):
-            if isinstance(item, AssistantMessage):
-                answer = message_text(item).strip()
+        answer = message_text(await whole_answer(model, request)).strip()
         first, _, why = " ".join(answer.split()).partition(" ")
         word = first.strip(".,:;!*`").casefold()
         try:

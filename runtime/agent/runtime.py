@@ -4,31 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self, TypedDict, Unpack
+from typing import Self, Unpack
 
 from nacre.record import Record
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.agent.open_result import opening
 from nacre.runtime.agent.opening.assembly import assemble
-from nacre.runtime.agent.opening.author_parts import (
-    AuthorParts,
-    author_models,
-    author_prompt_parts,
-    author_servers,
-    author_tools,
-)
+from nacre.runtime.agent.opening.author_parts import AgentKeywords, SharedKeywords, author_parts
 from nacre.runtime.agent.opening.shared import Shared
-from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import ConfigError, TurnBroken
 from nacre.runtime.contracts.ids import NewId, random_id
-from nacre.runtime.contracts.model import ChatModel
-from nacre.runtime.hooks.hooks import HookTable
-from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import (
     USER_PREFIX,
     Config,
@@ -38,9 +28,6 @@ from nacre.runtime.settings.config import (
     user_agent_id,
 )
 from nacre.runtime.settings.sections.agents import Profile
-from nacre.runtime.tools.function import ToolChats
-from nacre.runtime.turn.loop import UsageLimits
-from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart
 
 USER_IDLE_SECONDS = 60.0
 """How long the agent of a user stays open after its last use."""
@@ -50,25 +37,6 @@ BUSY_SECONDS = 1.0
 """When an idle agent that still does something is looked at again."""
 TRIMMED_EVERY = 32
 """After so many closed agents, freed memory is returned to the system, and when none is open."""
-
-
-class SharedKeywords(TypedDict, total=False):
-    """What can be passed to all agents of a runtime; see `Agent.open`."""
-
-    model: ChatModel | str | Sequence[ChatModel | str] | None
-    tools: Sequence[object]
-    tool_chats: Sequence[ToolChats] | None
-    instructions: str
-    commands: Sequence[FunctionCommand]
-    limits: UsageLimits | None
-    prompt_parts: Sequence[PromptPart | PromptFunction]
-    hooks: HookTable | None
-
-
-class AgentKeywords(SharedKeywords, total=False):
-    """What can be passed to one agent when it is opened; see `Agent.open`."""
-
-    memory: MemoryPlugin | None
 
 
 class _Opening(Record):
@@ -316,7 +284,7 @@ class Runtime:
         return Agent(
             await assemble(
                 config,
-                _given({**opening.keywords, **keywords}),
+                author_parts({**opening.keywords, **keywords}),
                 clock=opening.clock,
                 new_id=opening.new_id,
                 watch=opening.watch,
@@ -338,19 +306,6 @@ class _OpenUser:
     @property
     def is_busy(self) -> bool:
         return self.agent is not None and self.agent.is_busy
-
-
-def _given(keywords: AgentKeywords) -> AuthorParts:
-    return AuthorParts(
-        models=author_models(keywords.get("model")),
-        tools=author_tools(keywords.get("tools", ()), keywords.get("tool_chats")),
-        servers=author_servers(keywords.get("tools", ()), keywords.get("tool_chats")),
-        commands=tuple(command.to_command() for command in keywords.get("commands", ())),
-        limits=keywords.get("limits"),
-        hooks=keywords.get("hooks") or {},
-        prompt_parts=author_prompt_parts(keywords.get("instructions", ""), keywords.get("prompt_parts", ())),
-        memory=keywords.get("memory"),
-    )
 
 
 def _return_memory() -> None:

@@ -15,11 +15,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
+from zlib import crc32
 
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.contracts.outbound import Place, place_of
+from nacre.runtime.contracts.outbound import Part, Place, place_of
 from nacre.runtime.ledger.moving import MovableLedger
 from nacre.runtime.ledger.records import (
     MOST_KEPT_IDS,
@@ -35,6 +36,9 @@ from nacre.runtime.ledger.records import (
     sendable,
 )
 from nacre.runtime.ledger.tables import LedgerRows, LedgerStatements, LedgerTables, Run, write_along
+
+FORGETS_EVERY = 32
+"""After one turn in so many, the messages of its chat are counted, and the oldest forgotten."""
 
 
 class Outbox:
@@ -106,6 +110,13 @@ class Outbox:
         problem = sendable(problem[:500])
         await self._rows.run(self._sql.NOT_SENT, number=part.number, state=state, problem=problem)
 
+    def new_part(self, number: int, place: Place, text: str, asked: Inbound) -> OutboundPart:
+        """The part with this number, which answers the message `asked` and has not been sent before."""
+        part = Part(place=place, text=sendable(text), key=f"{self._id}-{number}", answers=asked.message_id)
+        return OutboundPart(
+            number=number, part=part, state="pending", sent_id="", was_draft=False, attempts=0, asker=asked
+        )
+
     async def _part(self, number: int) -> OutboundPart:
         [row] = await self._rows.read(self._sql.PART_ROW, number=number)
         return part_from_row(row, self._id)
@@ -140,7 +151,7 @@ class Ledger(LedgerTables):
         and then stores nothing.
         """
         sql, at_ms = self.sql, epoch_ms(self._now())
-        body, asker = inbound_to_json(inbound), asker_to_json(inbound)
+        body = inbound_to_json(inbound)
         account = {"channel": inbound.channel, "account": inbound.account}
 
         def work(run: Run) -> int:
@@ -157,6 +168,7 @@ class Ledger(LedgerTables):
                 body=body,
             )
             if added and is_owner_chat(inbound):
+                asker = asker_to_json(inbound)
                 run(sql.PUT_OWNER_CHAT, **account, answered_by=agent_id, at_ms=at_ms, inbound=asker)
             if along is not None:
                 write_along(run, sql, along)
@@ -231,27 +243,40 @@ class Ledger(LedgerTables):
         """Records that messages are not answered, because too many waited or the owner said so."""
         await self.rows.run(self.sql.DROP, numbers=_numbers(dropped))
 
-    async def finish(self, batch: Sequence[Received], place: Place, texts: Sequence[str]) -> None:
+    async def finish(
+        self, batch: Sequence[Received], place: Place, texts: Sequence[str], *, sends: bool = False
+    ) -> OutboundPart | None:
         """Records that a turn is over, and its reply; no texts are silence.
 
-        If a draft of the answer was shown, it becomes the first part.
+        If a draft of the answer was shown, it becomes the first part. Else `sends` may record in the same
+        step that the first part is about to be sent, as `Outbox.sending` does; then it is returned.
         """
         sql, last, turn = self.sql, batch[-1].inbound, batch[0].number
         asker = asker_to_json(last)
 
-        def work(run: Run) -> None:
+        def work(run: Run) -> int:
+            number = 0
             draft, rest = run(sql.DRAFT, turn=turn), list(texts)
             if draft and rest:
                 first = sendable(rest.pop(0))
                 run(sql.DRAFT_BECOMES, number=draft[0][0], text=first, asker=asker)
             elif draft:
                 run(sql.SET_STATE, number=draft[0][0], state="sent")
+            elif rest and sends:
+                text = rest.pop(0)
+                number = put_part(
+                    run, sql, place, text, answers=last.message_id, turn=turn, asker=asker, state="sending"
+                )
             for text in rest:
                 put_part(run, sql, place, text, answers=last.message_id, turn=turn, asker=asker)
             run(sql.DONE, numbers=_numbers(batch))
-            _forget_old(run, sql, chat_of(last))
+            # Of a checksum, so that the numbers of no chat miss it by their rhythm.
+            if crc32(b"%d" % turn) % FORGETS_EVERY == 0:
+                _forget_old(run, sql, chat_of(last))
+            return number
 
-        await self.rows.write(work)
+        number = await self.rows.write(work)
+        return self.outbox.new_part(number, place, texts[0], last) if number else None
 
 
 def put_part(

@@ -138,8 +138,8 @@ class Received(Record):
 class OutboundPart(Record):
     """A part that is to be sent. `sent_id` is set if it is shown already, and has to be edited.
 
-    `was_draft`: what may be shown of it reads differently. `asker` is whom it answers, as a message without
-    text; `None` if nobody asked.
+    `was_draft`: what may be shown of it reads differently. `asker` is whom it answers, as a message whose
+    text may be missing; `None` if nobody asked.
     """
 
     number: int

@@ -268,6 +268,14 @@ async def held_to_contract(
             await items.aclose()
 
 
+async def whole_answer(model: ChatModel, request: ModelRequest) -> AssistantMessage:
+    """The final message of a model's answer. Raises `ModelError` as `held_to_contract`."""
+    async for item in held_to_contract(model.stream(request), model_name=model.name):
+        if isinstance(item, AssistantMessage):
+            return item
+    raise AssertionError("an answer without a final message is a BadModelReply")
+
+
 def _watched_answer(
     model: ChatModel,
     request: ModelRequest,

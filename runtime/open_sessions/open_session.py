@@ -375,7 +375,9 @@ class SessionOpener:
     async def _record(self, route: Route, *, fresh: bool) -> SessionRecord:
         """The key's record in the index; a new one if there is none or `fresh` is set."""
         current = await self.index.get(route.key)
-        if current is None or not await self.store.has_transcript(current):
+        if current is None or not (
+            await self.store.has_transcript(current) or self.journals.is_begun(current)
+        ):
             current = await self.index.recover(route.key)
         if not fresh and current is not None and current is with_origin(current, route.origin):
             return current
@@ -431,6 +433,11 @@ class Journals:
         while len(self._cached) > 1 and self._cached_bytes > MAX_CACHED_BYTES:
             self._forget(next(iter(self._cached)))
         return journal
+
+    def is_begun(self, record: SessionRecord) -> bool:
+        """Whether a session is open here in which nothing was said yet, so that nothing is stored."""
+        journal = self._cached.get(self._store.transcript_name(record))
+        return journal is not None and not journal.size_bytes
 
     def _keep(self, name: str, journal: Transcript) -> None:
         self._forget(name)

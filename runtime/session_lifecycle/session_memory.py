@@ -32,7 +32,7 @@ from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.contracts.silence import is_silent, without_token
 from nacre.runtime.hooks.events import SessionEnded
-from nacre.runtime.models.failover import held_to_contract
+from nacre.runtime.models.failover import whole_answer
 from nacre.runtime.recall.memory_core import MEMORY_TOOL_NAMES
 from nacre.runtime.tools.session_sources import SessionSources, SpeakerLog
 from nacre.sessions.contracts.messages import (
@@ -187,9 +187,7 @@ class SessionMemory(Record):
         )
         try:
             async with asyncio.timeout(self.slug_seconds):
-                async for item in held_to_contract(self.model.stream(request), model_name=self.model.name):
-                    if isinstance(item, AssistantMessage):
-                        return slug_of(message_text(item))
+                return slug_of(message_text(await whole_answer(self.model, request)))
         except (ModelError, TimeoutError) as error:
             log.info("session %s is named after its time: %s", event.session_id, error or "no name in time")
         return ""

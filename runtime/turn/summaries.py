@@ -337,7 +337,7 @@ class Summariser:
             text,
             answer.stop_reason if answer else "stop",
             writing=self._writing,
-            summary_tokens=self._limits.summary_tokens,
+            output_tokens=answer.usage.output_tokens if answer and answer.usage else None,
         )
 
     def _max_words(self) -> str:
@@ -374,17 +374,18 @@ class Defect(Record):
 
 
 def summary_defect(
-    text: str, stop_reason: StopReason, *, writing: str | None, summary_tokens: int
+    text: str, stop_reason: StopReason, *, writing: str | None, output_tokens: int | None
 ) -> Defect | None:
     """The first defect of a summary of a conversation in the script `writing`, or `None`.
 
-    Fatal: no text, an answer that was cut off at `summary_tokens`, a text with none of the requested
+    Fatal: no text, an answer that was cut off, a text with none of the requested
     headings, such as a refusal. Not fatal: a summary in another script than the conversation's.
     """
     if not text:
         return Defect(problem="The summary was empty.", is_fatal=True)
     if stop_reason == "length":
-        return Defect(problem=f"The summary was cut off at {summary_tokens} tokens.", is_fatal=True)
+        place = f" after {output_tokens} tokens" if output_tokens else ""
+        return Defect(problem=f"The summary was cut off{place}.", is_fatal=True)
     if not any(has_heading(text, heading) for heading in (*HEADINGS, *PREFIX_HEADINGS)):
         return Defect(problem="The answer was no summary: it had none of the headings.", is_fatal=True)
     shares = _shares(text)

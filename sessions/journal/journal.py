@@ -22,7 +22,12 @@ from typing import Any, TypeVar
 import aiofiles
 
 from nacre.record import paused_collector
-from nacre.sessions.contracts.errors import SessionCorrupt, SessionNotFound, SessionVersionUnknown
+from nacre.sessions.contracts.errors import (
+    SessionCorrupt,
+    SessionNotFound,
+    SessionVersionUnknown,
+    SessionWriteFailed,
+)
 from nacre.sessions.contracts.messages import MAX_KEPT_CHARS, is_result_name
 from nacre.sessions.disk.durable import (
     OrderedWorker,
@@ -30,9 +35,7 @@ from nacre.sessions.disk.durable import (
     append_all,
     copy_plain,
     locked,
-    locked_if_free,
     make_folder,
-    no_sync,
     open_plain,
     read_plain,
     reading,
@@ -92,7 +95,7 @@ class Journal:
     ) -> Journal:
         """Reads a transcript, or creates one with a header, and an entry `first`, if there is none.
 
-        A new file is on disk with its first durable entry.
+        A new file is written with its first durable entry.
 
         An incomplete end is set aside and cut off. A file without a header is set aside and its entries are
         kept. `notices` says so. `session_id` and `cwd` are used only for a new header.
@@ -104,7 +107,7 @@ class Journal:
         """
         header = SessionHeader(id=session_id, timestamp=timestamp_text(now()), cwd=str(cwd))
         journal = cls(JournalFile(path, fresh_header=header, now=now, new_id=new_id, sync=sync))
-        if journal._file.try_create(first):
+        if journal._file.try_begin(first):
             return journal
 
         @paused_collector()
@@ -171,19 +174,17 @@ class Journal:
     async def append(self, body: KnownBody, *, durable: bool = True) -> Entry:
         """Appends an entry as a child of the newest one.
 
-        If it is not `durable`, it survives the end of this process, and a power failure only once a later
-        entry is durable.
+        If it is not `durable`, it is written with the next one that is, unless somebody else writes first.
 
         Raises:
             ValueError: a compaction's summary is blank or its first kept entry is not on the branch, or a
                 label's target does not exist.
         """
         check_addable(body, self.tree)
-        # A write that nobody waits for is faster than a thread.
-        entry = self._file.try_append(body) if not durable and self._worker.is_idle else None
-        if entry is None:
-            entry = await self._worker.run(lambda: self._file.append(body, durable=durable))
-        return entry
+        if not durable and self._worker.is_idle:
+            return self._file.keep(body)
+        add = self._file.append if durable else self._file.keep
+        return await self._worker.run(lambda: add(body))
 
     async def append_custom(self, custom_type: str, data: Any, *, durable: bool = True) -> Entry:
         """Appends a program's own record, which the model never sees."""
@@ -245,35 +246,27 @@ class JournalFile:
         self.size_bytes = 0
         self._identity = _NEVER_READ
         self._tail = b""
+        self._unwritten = b""
+        """The lines of entries, and of the header of a new file, that go before the next entry."""
+        self._is_new = False
+        """Whether there is no file yet."""
         self._is_named = False
         """Whether the folder's entry for the file is known to be on disk."""
         self._busy = threading.Lock()
 
     def load(self, first: KnownBody | None = None) -> None:
-        """Reads the file, repairs crash damage, and creates the file if there is none."""
+        """Reads the file and repairs crash damage, or begins a new file if there is none."""
         with self._busy, locked(self.path):
-            if not self._create(first):
+            if not self.try_begin(first):
                 self._load()
 
-    def try_create(self, first: KnownBody | None = None) -> bool:
-        """Creates the file if there is none and nobody has to be waited for; whether it did."""
+    def try_begin(self, first: KnownBody | None = None) -> bool:
+        """Begins a file if there is none; whether it did. The first entry that is appended creates it."""
         if os.path.lexists(self.path):
             return False
-        with self._busy, locked_if_free(self.path) as is_ours:
-            return is_ours and self._create(first)
-
-    def _create(self, first: KnownBody | None) -> bool:
-        if os.path.lexists(self.path):
-            return False
-        entry = self._next_entry(first, ...) if first is not None else None
-        lines = to_line(header_to_json(self.header))
-        if entry is not None:
-            lines += to_line(entry_to_json(entry))
-        facts = append_all(self.path, lines, at_bytes=0, sync=no_sync)
-        self._identity, self.size_bytes = (facts.st_dev, facts.st_ino), len(lines)
-        self._tail = lines[-_TAIL_BYTES:]
-        if entry is not None:
-            self.linker.add(entry)
+        self._is_new, self._unwritten = True, to_line(header_to_json(self.header))
+        if first is not None:
+            self.keep(first)
         return True
 
     def is_current(self) -> bool:
@@ -283,7 +276,7 @@ class JournalFile:
         try:
             return self._is_known(os.lstat(self.path))
         except OSError:
-            return False
+            return self._is_new
         finally:
             self._busy.release()
 
@@ -291,39 +284,41 @@ class JournalFile:
         with self._busy, locked(self.path):
             return self._catch_up()
 
-    def append(
-        self, body: KnownBody, *, parent_id: str | EllipsisType | None = ..., durable: bool = True
-    ) -> Entry:
-        """Writes one entry and, if it is to be `durable`, flushes it to disk.
+    def append(self, body: KnownBody, *, parent_id: str | EllipsisType | None = ...) -> Entry:
+        """Writes one entry, after those that were kept, and flushes it to disk.
 
         The parent is the newest entry unless `parent_id` is given; `None` begins a new branch.
         """
         with self._busy, locked(self.path):
-            return self._append(body, parent_id, durable=durable)
+            self._catch_up()
+            entry = self._next_entry(body, parent_id)
+            self._write_on(to_line(entry_to_json(entry)))
+            self.linker.add(entry)
+            return entry
 
-    def try_append(self, body: KnownBody) -> Entry | None:
-        """Writes one entry without waiting for the disk; `None` if another writer must be waited for."""
-        if not self._busy.acquire(blocking=False):
-            return None
-        try:
-            with locked_if_free(self.path) as is_ours:
-                return self._append(body, ..., durable=False) if is_ours else None
-        finally:
-            self._busy.release()
-
-    def _append(self, body: KnownBody, parent_id: str | EllipsisType | None, *, durable: bool) -> Entry:
-        self._catch_up()
-        entry = self._next_entry(body, parent_id)
-        line = to_line(entry_to_json(entry))
-        self._write(line, sync=self._sync if durable else no_sync)
-        self.size_bytes += len(line)
-        self._tail = (self._tail + line)[-_TAIL_BYTES:]
+    def keep(self, body: KnownBody) -> Entry:
+        """Adds an entry that is written before the next one. Do not call it while another call runs."""
+        entry = self._next_entry(body, ...)
+        self._unwritten += to_line(entry_to_json(entry))
         self.linker.add(entry)
-        if durable and not self._is_named:
+        return entry
+
+    def _write_on(self, line: bytes) -> None:
+        """Writes the kept entries and `line`, and the name of a new file."""
+        lines = self._unwritten + line
+        try:
+            facts = append_all(self.path, lines, at_bytes=self.size_bytes, sync=self._sync)
+        except SessionWriteFailed:
+            if self._is_new:
+                self.path.unlink(missing_ok=True)
+            raise
+        self._identity, self._unwritten, self._is_new = (facts.st_dev, facts.st_ino), b"", False
+        self.size_bytes += len(lines)
+        self._tail = (self._tail + lines)[-_TAIL_BYTES:]
+        if not self._is_named:
             with reported("write", self.path):
                 sync_folder(self.path.parent, sync=self._sync)
             self._is_named = True
-        return entry
 
     def _next_entry(self, body: KnownBody, parent_id: str | EllipsisType | None) -> Entry:
         return Entry(
@@ -342,6 +337,8 @@ class JournalFile:
         """
         with self._busy, locked(self.path), locked(path):
             self._catch_up()
+            if self._unwritten:
+                self._write_on(b"")
             if path.exists():
                 raise SessionCorrupt(f"{path} already exists, so nothing was copied to it. Try again.")
             header = SessionHeader(
@@ -366,8 +363,9 @@ class JournalFile:
         linker = EntryLinker(header.id)
         self._read_lines(linker, start_bytes=0)
         self.header, self.linker = header, linker
-        # Whoever wrote the first entries may have been killed before the folder was on disk.
-        self._is_named = len(linker.tree) > 1
+        # Whoever wrote the first entries, a session's owner and what they said, may have been killed before
+        # the folder was on disk.
+        self._is_named = len(linker.tree) > 2
         self._remember()
 
     def _catch_up(self) -> bool:
@@ -375,11 +373,17 @@ class JournalFile:
         try:
             facts = os.lstat(self.path)
         except OSError as error:
+            if self._is_new:
+                return False
             raise SessionCorrupt(f"{self.path} is missing. Restore it, or start a new session.") from error
         if self._is_known(facts):
             return False
-        if (facts.st_dev, facts.st_ino) != self._identity or not self._is_extended(facts.st_size):
+        is_same = (facts.st_dev, facts.st_ino) == self._identity and self._is_extended(facts.st_size)
+        if not is_same and not self._is_new:
             self.notices += (f"{self.path.name} was changed by another program and was read again.",)
+        if not is_same or self._unwritten:
+            # Kept entries would continue an older end of the branch than the new ones.
+            self._unwritten, self._is_new = b"", False
             self._load()
             return True
         known = len(self.linker.tree)
@@ -414,7 +418,7 @@ class JournalFile:
         if unreadable:
             self._remove_incomplete_end(unreadable[0].start)
         if last is not None and not last.is_ended:
-            self._write(b"\n", at_bytes=last.end)
+            append_all(self.path, b"\n", at_bytes=last.end, sync=self._sync)
             self.notices += (
                 f"The last line of {self.path.name} had no line feed; the line was kept and ended.",
             )
@@ -464,11 +468,6 @@ class JournalFile:
         self._identity, self.size_bytes = (facts.st_dev, facts.st_ino), facts.st_size
         with reading(self.path, start_bytes=max(0, facts.st_size - _TAIL_BYTES)) as file:
             self._tail = file.read()
-
-    def _write(self, data: bytes, *, at_bytes: int | None = None, sync: Sync | None = None) -> None:
-        """Appends. If the system refuses, the file is truncated to its previous size."""
-        end = self.size_bytes if at_bytes is None else at_bytes
-        append_all(self.path, data, at_bytes=end, sync=sync or self._sync)
 
     def _truncate(self, size_bytes: int) -> None:
         with reported("cut off the incomplete end of", self.path):

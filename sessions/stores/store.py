@@ -122,8 +122,7 @@ class Transcript(Protocol):
     async def append(self, body: KnownBody, *, durable: bool = True) -> Entry:
         """Appends an entry after the newest one; it is on disk on return.
 
-        If it is not `durable`, it survives the end of this process, and a power failure only once a later
-        entry is durable.
+        If it is not `durable`, it may be lost until a later entry is.
         """
 
     async def append_custom(self, custom_type: str, data: Any, *, durable: bool = True) -> Entry:

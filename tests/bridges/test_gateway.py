@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 
+from nacre.bridges.access.gate import Gate
 from nacre.bridges.answering.turns import FAILED, UNREACHABLE
 from nacre.bridges.contracts.bridge import Part, Place
 from nacre.bridges.contracts.errors import NotDelivered
@@ -21,6 +26,7 @@ from nacre.runtime.contracts.errors import (
     NoCredit,
 )
 from nacre.runtime.contracts.model import ModelRequest
+from nacre.runtime.ledger.file_ledger import SqliteRows
 from nacre.runtime.models.scripted import ScriptedModel, fails, says
 from nacre.sessions.contracts.messages import message_text
 from tests.bridges.chats import FOLLOW_UP, Answering, gateway
@@ -37,6 +43,39 @@ async def test_a_message_is_answered_in_its_chat(tmp_path: Path) -> None:
 
     assert server.shown("a") == ["re: hello"]
     assert server.shown("b") == ["re: hi"]
+
+
+STEPS = {SqliteRows._together.__code__: "ledger", Gate._judged.__code__: "rights"}
+
+
+async def _steps(folder: Path, messages: int) -> Counter[str]:
+    """How often the ledger writes and rights are looked up while so many messages are answered in turn."""
+    steps = Counter[str]()
+
+    def watch(frame: FrameType, event: str, _called: object) -> None:
+        if event == "call" and frame.f_code in STEPS:
+            steps[STEPS[frame.f_code]] += 1
+
+    before = sys.getprofile()
+    threading.setprofile(watch)
+    sys.setprofile(watch)
+    try:
+        with LineServer() as server:
+            async with gateway(folder, Answering(), [LineBridge(server.port)], settings=FOLLOW_UP):
+                for number in range(1, messages + 1):
+                    server.say(f"hello {number}", chat="a", sender="ann")
+                    await server.until(lambda at, number=number: len(at.sent) == number)
+    finally:
+        sys.setprofile(before)
+        threading.setprofile(None)  # type: ignore[arg-type]  # what it takes to end it
+    return steps
+
+
+async def test_a_message_takes_three_steps_of_the_ledger_and_two_looks_at_its_sender(tmp_path: Path) -> None:
+    """It is received, its turn ends with an answer that is being sent, and that has arrived."""
+    few, more = await _steps(tmp_path / "few", 1), await _steps(tmp_path / "more", 5)
+    assert more["rights"] - few["rights"] == 4 * 2
+    assert 4 * 2 <= more["ledger"] - few["ledger"] <= 4 * 3  # what waits at once is written together
 
 
 class Away(Answering):

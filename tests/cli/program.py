@@ -20,7 +20,7 @@ from types import TracebackType
 from click.testing import CliRunner
 
 from nacre.cli.main import nacre
-from tests.servers.warm_python import run_warm
+from tests.servers.warm_python import WarmProgram, run_warm
 
 WAIT_SECONDS = 60.0
 
@@ -109,16 +109,12 @@ class Terminal:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         self.raw = ""
         self._seen = 0
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "nacre", *arguments],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
+        self.process = WarmProgram(
+            *("-m", "nacre", *arguments),
             cwd=home,
             env=environment(home, **variables),
-            start_new_session=True,
-            # Without a controlling terminal Ctrl-C would be a character and no signal.
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            files=(slave,) * 3,
+            has_terminal=True,
         )
         os.close(slave)
 

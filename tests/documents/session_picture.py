@@ -102,7 +102,7 @@ def _turns(workspace: Path) -> Iterator[tuple[str, str, dict[str, str], str]]:
     )
 
 
-def picture(drawn: str) -> str:
+def picture(drawn: str, title: str = "nacre chat") -> str:
     """The screen that an output draws, as SVG. It asks no server for a font."""
     screen = pyte.Screen(COLUMNS, ROWS)
     # pyte knows no dim letters; bright black is how most terminals draw them
@@ -114,7 +114,7 @@ def picture(drawn: str) -> str:
         record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor"
     )
     console.print(Text("\n").join(lines))
-    svg = console.export_svg(title="nacre chat", theme=_LIGHT, unique_id="nacre")
+    svg = console.export_svg(title=title, theme=_LIGHT, unique_id="nacre")
     return _FONT.sub("", svg).replace("Fira Code", "ui-monospace").rstrip() + "\n"
 
 

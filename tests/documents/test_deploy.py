@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -148,10 +149,11 @@ def test_compose_starts_a_database_a_gateway_and_workers() -> None:
     assert {name for name in named if "/" not in name} == set(compose["volumes"])
 
 
-@pytest.mark.parametrize("path", ["nacre.json5", "kubernetes/nacre.json5"])
+@pytest.mark.parametrize("path", ["nacre.json5", "helm/values.yaml"])
 def test_the_settings_leave_turns_to_workers(path: str, tmp_path: Path) -> None:
     """They are read as a program reads them."""
-    (tmp_path / "nacre.json5").write_text((DEPLOY / path).read_text())
+    text = (DEPLOY / path).read_text()
+    (tmp_path / "nacre.json5").write_text(yaml.safe_load(text)["settings"] if path.endswith("yaml") else text)
     environment = {"HOME": str(tmp_path), "NACRE_DATABASE_URL": "postgresql://db.example/nacre"}
     config = load_config(environment, state_dir=tmp_path)
 
@@ -159,23 +161,48 @@ def test_the_settings_leave_turns_to_workers(path: str, tmp_path: Path) -> None:
     assert config.settings.storage.workers
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-def test_kubernetes_gets_a_gateway_and_workers() -> None:
-    """As kustomize puts it together: one gateway, workers without a volume of their own, nobody as root."""
-    built = subprocess.run(
-        ["kubectl", "kustomize", str(DEPLOY / "kubernetes")], capture_output=True, text=True, timeout=60
-    )
-    assert built.returncode == 0, built.stderr
-    found = {each["kind"]: each for each in yaml.safe_load_all(built.stdout)}
+@pytest.mark.postgres
+@pytest.mark.parametrize("at_once", [16, 8])
+def test_the_chart_gives_a_gateway_and_workers(at_once: int) -> None:
+    """Its templates, drawn as Helm draws them, are valid objects of Kubernetes without an unknown key: one
+    gateway, workers without a volume of their own, nobody as root, and new settings start both anew."""
+    chart, values, found = _drawn(at_once=at_once, settings="{}")
+    others = {each["kind"]: each for each in _drawn(at_once=at_once, settings="{ }")[2].values()}
     settings = found["ConfigMap"]["metadata"]["name"]
 
+    assert (chart["apiVersion"], chart["type"]) == ("v2", "application")
+    assert chart["appVersion"] == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert set(found) == {"ConfigMap", "Service", "StatefulSet", "Deployment"}
+    assert found["ConfigMap"]["data"] == {"nacre.json5": "{}"}
     assert found["StatefulSet"]["spec"]["replicas"] == 1
-    for kind, command in (("StatefulSet", ["serve"]), ("Deployment", ["admin", "worker", "--at-once", "16"])):
+    assert found["Deployment"]["spec"]["replicas"] == values["worker"]["replicas"]
+    commands = {"StatefulSet": ["serve"], "Deployment": ["admin", "worker", "--at-once", str(at_once)]}
+    for kind, command in commands.items():
         spec = found[kind]["spec"]
-        pod = spec["template"]["spec"]
-        assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
+        pod, labels = spec["template"]["spec"], spec["template"]["metadata"]["labels"]
+        assert spec["selector"]["matchLabels"] == labels
         assert pod["securityContext"]["runAsNonRoot"]
         assert pod["terminationGracePeriodSeconds"] > 30
         assert pod["containers"][0]["args"] == command
+        assert pod["containers"][0]["envFrom"] == [{"secretRef": {"name": values["keysSecret"]}}]
         assert {"name": "settings", "configMap": {"name": settings}} in pod["volumes"]
+        assert others[kind]["spec"]["template"]["metadata"] != spec["template"]["metadata"]
+    assert found["Service"]["spec"]["selector"] == found["StatefulSet"]["spec"]["selector"]["matchLabels"]
+
+
+def _drawn(
+    *, at_once: int, settings: str
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, dict[str, Any]]]:
+    """Chart.yaml, the values, and the objects by their kinds."""
+    go_template = pytest.importorskip("go_template", reason="`make postgres` installs py-go-template")
+    kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="`make postgres` installs it")
+    chart = yaml.safe_load((DEPLOY / "helm" / "Chart.yaml").read_text())
+    values = yaml.safe_load((DEPLOY / "helm" / "values.yaml").read_text())
+    values |= {"worker": {**values["worker"], "atOnce": at_once}, "settings": settings}
+    known = {"Chart": chart, "Values": values, "Release": {"Name": "home"}}
+    found = {}
+    for template in sorted((DEPLOY / "helm" / "templates").iterdir()):
+        for each in yaml.safe_load_all(go_template.render(template, known).decode()):
+            kubernetes_validate.validate(each, kubernetes_validate.latest_version(), strict=True)
+            found[each["kind"]] = each
+    return chart, values, found

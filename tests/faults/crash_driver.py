@@ -113,6 +113,7 @@ def attempt(state_dir: Path, kill_before: int) -> dict[str, object]:
     return {
         "kill_before": kill_before,
         "killed": os.WIFSIGNALED(status),
+        "status": status,
         "problem": asyncio.run(reopened(state_dir, told)),
     }
 

@@ -1,4 +1,4 @@
-"""Run by `test_ending_crash.py`: kills a child before every write of `/new` and of what follows it.
+"""Run by `test_crash.py`: kills a child before every write of `/new` and of what follows it.
 
 The parent then opens the state folder again, says something, ends that session too, and compares each
 transcript with the notes that stand for it. One JSON line an attempt on stdout.
@@ -58,6 +58,7 @@ def attempt(state_dir: Path, kill_before: int) -> dict[str, object]:
     return {
         "kill_before": kill_before,
         "killed": os.WIFSIGNALED(status),
+        "status": status,
         "problem": asyncio.run(gone_on(state_dir)),
     }
 

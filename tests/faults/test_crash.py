@@ -1,4 +1,4 @@
-"""Kill -9 between any two writes of a turn: no user message is lost and the session opens again."""
+"""Kill -9 between any two writes: nothing that was said or noted is lost, and the session opens again."""
 
 from __future__ import annotations
 
@@ -11,21 +11,27 @@ from nacre.sessions.contracts.messages import message_text
 from tests.faults.drivers import driven
 from tests.runtime.agents import opened, said, user_texts
 
-DRIVER = Path(__file__).with_name("crash_driver.py")
+TESTS = Path(__file__).parents[1]
 
 
 @pytest.mark.slow
-def test_a_kill_between_any_two_writes_loses_no_user_message(tmp_path: Path) -> None:
-    """A conversation with tools, flush and compaction is killed before its first write, its second, …
-
-    The driver forks a child for each place, so that all of them are tried; a child prints each
-    message at the moment its model is first asked about it, which is when it must be on disk.
+@pytest.mark.parametrize(
+    ("driver", "least_kills"),
+    [
+        pytest.param("faults/crash_driver.py", 41, id="a conversation"),
+        pytest.param("faults/ending_crash_driver.py", 41, id="the end of a session"),
+        pytest.param("sessions/index/crash_driver.py", 15, id="changes of the index"),
+        pytest.param("sessions/journal/crash_driver.py", 30, id="transcripts"),
+    ],
+)
+def test_a_kill_between_any_two_writes_loses_nothing(tmp_path: Path, driver: str, least_kills: int) -> None:
+    """Killed before its first write, its second, …: the next program goes on, and no line, note or message is
+    missing or there twice. What it looks at stands in the driver, which forks a child for each place.
     """
-    outcomes = driven(DRIVER, tmp_path)
-    assert len([outcome for outcome in outcomes if outcome["killed"]]) > 40
-    assert not outcomes[-1]["killed"]
-    problems = [outcome for outcome in outcomes if outcome["problem"]]
-    assert problems == []
+    outcomes = driven(TESTS / driver, tmp_path, seconds=800)
+    assert len([outcome for outcome in outcomes if outcome["killed"]]) >= least_kills
+    assert (outcomes[-1]["killed"], outcomes[-1]["status"]) == (False, 0)
+    assert [outcome for outcome in outcomes if outcome["problem"]] == []
 
 
 @pytest.mark.slow
@@ -34,7 +40,7 @@ def test_a_kill_while_notes_are_saved_notes_nothing_in_other_words(tmp_path: Pat
 
     The model would say it otherwise each time; until its first words are on disk, the others count.
     """
-    outcomes = driven(DRIVER.parent / "apart" / "flush_crash_driver.py", tmp_path)
+    outcomes = driven(TESTS / "faults/apart/flush_crash_driver.py", tmp_path)
     assert len([outcome for outcome in outcomes if outcome["killed"]]) > 20
     assert not outcomes[-1]["killed"]
     first, other = ["- The gate code is 4711."], ["- One opens the gate with 4711."]

@@ -23,7 +23,7 @@ ROOTS: Floors = (
 CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
-    ("cli/talk/display", "cli/talk/keyboard"),
+    ("cli/talk/keyboard",),
     ("cli/setup/config",),
     ("cli",),
     ("cli/screen",),

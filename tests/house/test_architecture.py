@@ -40,7 +40,7 @@ IDS = {
 OPENERS = {
     "cli/memory/remembered_search.py": "what the last search kept of the settings, and may be lost",
     "cli/serving/log.py": "the log, read on while it grows",
-    "cli/setup/init.py": "the service of the owner's, and the unit that it is made of",
+    "cli/setup/service.py": "the service of the owner's, and the unit that it is made of",
     "cli/setup/doctor.py": "how many folders the system watches",
     "runtime/agent/evaluation.py": "the data set that a test names",
     "runtime/hooks/trust.py": "the hooks of the workspace, read once and without following links",
@@ -59,7 +59,7 @@ OPENERS = {
     "memory/workspace/folder.py": "workspace files: bounded reads, appends, replacements",
     "prompts/rendering.py": "the packaged prompts",
     "cli/logs.py": "the log file",
-    "cli/setup/config/editing.py": "the example that new settings begin with, and what could not be used",
+    "cli/setup/config/changing.py": "the example that new settings begin with, and what could not be used",
     "extensions/forget/search.py": "any file, for what was to be forgotten",
     "extensions/backup/commands.py": "each file of a backup, and the archive",
     "extensions/backup/restore.py": "archives, and what was in them",

@@ -1,13 +1,14 @@
 """Runs Python programs that start warm: forked from a process that has imported Nacre already.
 
 Starting Python and importing Nacre is most of the time of a program that does little. A forked program is a
-process of its own all the same: with its arguments, environment, folder, pipes, exit code, and the end of any
-Python program. The start itself (its time, imports, signals, terminals) is tested with `subprocess`.
+process of its own all the same: with its arguments, environment, folder, streams, signals, exit code and the
+end of any Python program. The start itself, its time and imports, is tested with `subprocess`.
 """
 
 from __future__ import annotations
 
 import atexit
+import fcntl
 import gc
 import multiprocessing
 import os
@@ -15,11 +16,12 @@ import runpy
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import traceback
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from multiprocessing.context import ForkServerContext
 from multiprocessing.reduction import DupFd
@@ -71,17 +73,87 @@ def run_warm(
         with os.fdopen(write, "wb") as typed, os.fdopen(read) as reader:
             # The pipe takes some thousand bytes before anybody reads them; no test says more than that.
             typed.write(stdin.encode())
-            files = [_Handed(file.fileno()) for file in (reader, *streams)]
-            program = _context().Process(target=_run, args=(arguments, str(cwd), dict(env), files))
-            program.start()
-        program.join(timeout_seconds)
-        if program.exitcode is None:
+            program = WarmProgram(*arguments, cwd=cwd, env=env, files=(reader, *streams))
+        try:
+            code = program.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
             program.kill()
-            program.join()
-            raise subprocess.TimeoutExpired(list(arguments), timeout_seconds, *map(_text, streams))
-        code = program.exitcode
-        program.close()
+            program.wait()
+            raise subprocess.TimeoutExpired(list(arguments), timeout_seconds, *map(_text, streams)) from None
         return subprocess.CompletedProcess(list(arguments), code, *map(_text, streams))
+
+
+class WarmProgram:
+    """A program that runs, with three files as its streams; its methods are those of `subprocess.Popen`."""
+
+    stdout: IO[str] | None = None
+    stderr: IO[str] | None = None
+
+    def __init__(
+        self,
+        *arguments: str,
+        cwd: Path,
+        env: Mapping[str, str],
+        files: Sequence[IO[Any] | int],
+        has_terminal: bool = False,
+    ) -> None:
+        """With `has_terminal` the first file is a terminal, whose Ctrl-C is a signal."""
+        numbers = [file if isinstance(file, int) else file.fileno() for file in files]
+        handed = [_Handed(number) for number in numbers]
+        self._process = _context().Process(
+            target=_run, args=(arguments, str(cwd), dict(env), handed, has_terminal)
+        )
+        self._process.start()
+
+    @classmethod
+    @contextmanager
+    def piped(cls, *arguments: str, cwd: Path, env: Mapping[str, str]) -> Iterator[WarmProgram]:
+        """Runs one whose output is read from `stdout` and `stderr`; it is killed if it does not end."""
+        out_read, out_write = os.pipe()
+        error_read, error_write = os.pipe()
+        with os.fdopen(out_read) as out, os.fdopen(error_read) as error, Path(os.devnull).open() as nothing:
+            program = cls(*arguments, cwd=cwd, env=env, files=(nothing, out_write, error_write))
+            os.close(out_write)
+            os.close(error_write)
+            program.stdout, program.stderr = out, error
+            try:
+                yield program
+            finally:
+                if program.poll() is None:
+                    program.kill()
+                    program.wait()
+
+    def communicate(self, timeout_seconds: float | None = None) -> tuple[str, str]:
+        """Its output, once it has ended: less than a pipe takes."""
+        self.wait(timeout_seconds)
+        assert self.stdout is not None
+        assert self.stderr is not None
+        return self.stdout.read(), self.stderr.read()
+
+    def poll(self) -> int | None:
+        """Its exit code; nothing while it runs."""
+        return self._process.exitcode
+
+    def wait(self, timeout_seconds: float | None = None) -> int:
+        """Its exit code, once it has ended.
+
+        Raises:
+            subprocess.TimeoutExpired: it goes on running.
+        """
+        self._process.join(timeout_seconds)
+        if self._process.exitcode is None:
+            raise subprocess.TimeoutExpired("a warm program", timeout_seconds or 0)
+        return self._process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        """Sends it a signal, if it has not ended."""
+        if self._process.pid is not None and self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, number)
+
+    def kill(self) -> None:
+        """Ends it with SIGKILL."""
+        self._process.kill()
 
 
 class _Handed:
@@ -111,11 +183,18 @@ def _text(stream: IO[bytes]) -> str:
     return stream.read().decode("utf-8").replace("\r\n", "\n")
 
 
-def _run(arguments: Sequence[str], cwd: str, env: Mapping[str, str], files: Sequence[int]) -> None:
+def _run(
+    arguments: Sequence[str], cwd: str, env: Mapping[str, str], files: Sequence[int], has_terminal: bool
+) -> None:
     """In the new process: makes it what `python` makes of a process, and runs the program."""
     gc.freeze()  # What was imported ahead is no garbage, and looking through it again takes long.
     for number, file in enumerate(files):
         os.dup2(file, number)
+    for file in files:
+        os.close(file)
+    if has_terminal:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # without a controlling terminal Ctrl-C would be a character
     sys.stdin = os.fdopen(0, encoding="utf-8", errors="surrogateescape", closefd=False)
     sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="surrogateescape", closefd=False)
     sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)

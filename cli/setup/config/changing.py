@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
+from nacre.cli.invocation import in_editor
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.config import checked_settings
+from nacre.runtime.settings.disk.settings_file import read_text
 
 if TYPE_CHECKING:
     from nacre.runtime.settings.keys import Key
@@ -73,3 +78,45 @@ def _changed(text: str, change: Callable[[str], str], file: Path, environment: M
     except ValueError as error:
         checked_settings(text, file, environment)  # what is no JSON5 at all has a better sentence of its own
         raise ConfigError(f"{file} was not changed: {error}. `nacre config edit` opens it.") from error
+
+
+def edited(file: Path, environment: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Opens the file's text in an editor until it can be used, and writes it; `None` if nothing changed.
+
+    Raises:
+        ConfigError: no editor can be started, the file changed meanwhile, or the text cannot be used and
+            was left so; it is then kept beside the file.
+    """
+    before = read_text(file)
+    text = before or example()
+    while True:
+        new = in_editor(text, environment, extension=".json5")
+        if new is None or new == (before or example()):
+            return None
+        try:
+            checked_settings(new, file, environment)
+        except ConfigError as error:
+            click.echo(str(error), err=True)
+            if sys.stdin.isatty() and click.confirm("Edit it again?", default=True, err=True):
+                text = new
+                continue
+            raise _kept(new, file, "It cannot be used") from error
+
+        def taken(now: str, new: str = new) -> str:
+            if now != before:
+                raise _kept(new, file, "The file was changed by somebody else meanwhile")
+            return new
+
+        return change_file(file, environment, taken)
+
+
+def example() -> str:
+    """The commented settings that a new file begins with."""
+    return Path(__file__).with_name("example.json5").read_text(encoding="utf-8")
+
+
+def _kept(text: str, file: Path, why: str) -> ConfigError:
+    place = file.with_name(f"{file.name}.rejected")
+    place.write_text(text, encoding="utf-8")
+    place.chmod(0o600)
+    return ConfigError(f"{why}. {file} is as it was; what you wrote is in {place}.")

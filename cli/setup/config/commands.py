@@ -21,6 +21,7 @@ import click
 from pydantic import BaseModel
 
 from nacre.cli.invocation import begin, environment_of, json_option, shared_options
+from nacre.cli.nouns import Noun
 from nacre.cli.screen.json_text import print_json
 from nacre.record import Record
 from nacre.runtime.settings.changes import counts_at_next_turn, is_taken_over_by_serve
@@ -200,7 +201,7 @@ def _last_word(name: str) -> str:
     return name[start:].lower()
 
 
-@click.group("config")
+@click.group("config", cls=Noun, noun="config")
 @shared_options
 def command(context: click.Context) -> None:
     """Show and change the settings.
@@ -359,7 +360,7 @@ def edit(context: click.Context) -> int:
     Without a file it begins with a commented example. What Nacre could not start with is not
     written: it can be edited again, or is kept beside the file.
     """
-    from nacre.cli.setup.config.editing import edited
+    from nacre.cli.setup.config.changing import edited
 
     file = _file(context)
     notices = edited(file.path, file.environment)

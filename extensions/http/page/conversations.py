@@ -13,16 +13,17 @@ from starlette.responses import RedirectResponse, Response
 
 from nacre.extensions.http.page.access import HEADERS
 from nacre.extensions.http.page.charts import HEIGHT, PARTS, WIDTH, context_picture
-from nacre.extensions.http.page.search import sessions_with
 from nacre.extensions.http.page.transcript import LiveTurn, items_of
 from nacre.extensions.http.page.visit import Visit, conversations_by_day
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.records import HitExplanation
 from nacre.runtime.agent.insight.timeline import timeline
+from nacre.runtime.commands.conversation.word_search import sessions_with
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.inbound import Attachment, Inbound
 from nacre.runtime.providers.opening import budget_of, has_price
 from nacre.sessions.contracts.errors import SessionNotFound
+from nacre.sessions.index.record import model_override
 
 SHOWN_ITEMS = 80
 TRANSCRIPT_ITEMS = 400
@@ -45,7 +46,7 @@ async def chat(visit: Visit) -> Response:
     if running:
         last = max((at for at, item in enumerate(items) if item.kind == "person"), default=len(items))
         items = items[:last] if last < len(items) and items[last].text == running[0].message else items
-    is_new = session is None or not session.transcript
+    is_new = transcript is None
     return await visit.page(
         "chat.html",
         active=session.session_id if session else "",
@@ -56,7 +57,8 @@ async def chat(visit: Visit) -> Response:
         has_more=len(items) > SHOWN_ITEMS,
         running=running,
         commands=home.agent.commands(_inbound(key)),
-        model_name=home.agent.model_name,
+        model_name=(model_override(session.record) if session else "") or home.agent.model_name,
+        models=home.agent.sessions.chosen.names,
         is_offline=home.agent.is_offline,
     )
 
@@ -67,8 +69,7 @@ async def to_chat(_visit: Visit) -> Response:
 
 async def new_chat(visit: Visit) -> Response:
     """Opens a private conversation under a name that is not used yet; it begins with its first message."""
-    name = f"{visit.home.now():%m%d}-{random_id().replace('-', '')[:6]}"
-    return RedirectResponse(f"/chat?session={name}", status_code=303, headers=HEADERS)
+    return RedirectResponse(f"/chat?session={visit.home.new_name()}", status_code=303, headers=HEADERS)
 
 
 async def resume(visit: Visit) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
@@ -43,6 +44,7 @@ from nacre.sessions.entries.entries import StoredTranscript, entry_from_json
 from nacre.sessions.upkeep.stored_session import StoredSession, find_session
 
 _MOST_TITLE_CHARS = 80
+_NEW_NAME = re.compile(r"\d{4}-[0-9a-z]{6}")
 _MOST_TITLE_BYTES = 8_000_000
 T = TypeVar("T")
 MOST_COMMITS = 30
@@ -76,6 +78,10 @@ class PageHome:
         self._titles: dict[str, str] = {}
         self._opening = asyncio.Lock()
 
+    def new_name(self) -> str:
+        """A name for a conversation that nobody has named."""
+        return f"{self.now():%m%d}-{random_id().replace('-', '')[:6]}"
+
     @property
     def main_key(self) -> str:
         return self.config.settings.session.main_key
@@ -95,7 +101,8 @@ class PageHome:
         found = find_session(
             await self.sessions(), name, agent_id=self.config.agent_id, main_key=self.main_key
         )
-        return found, await self.store.stored(found) if found.transcript else None
+        is_written = bool(found.transcript) and found.size_bytes is not None  # with its first message
+        return found, await self.store.stored(found) if is_written else None
 
     async def last_words(self, sessions: list[StoredSession]) -> dict[str, str]:
         """A person's last message, by session ID."""
@@ -121,7 +128,8 @@ class PageHome:
     def _title_of(self, session: StoredSession) -> str:
         record = session.record
         name = record.label or record.display_name or self._titles.get(session.session_id, "")
-        return name or session.key.removeprefix(f"agent:{self.config.agent_id}:")
+        key = session.key.removeprefix(f"agent:{self.config.agent_id}:").removeprefix("direct:")
+        return name or ("New conversation" if _NEW_NAME.fullmatch(key) else key)
 
     async def list_notes(self) -> tuple[FoundNote, ...]:
         return (await self.notes.listing()).notes

@@ -29,6 +29,8 @@ from nacre.sessions.upkeep.stored_session import StoredSession
 log = logging.getLogger(__name__)
 
 SIDEBAR_SESSIONS = 40
+SIDEBAR_COOKIE = "nacre_sidebar"
+"""Set by the page's script: `folded` for a strip of icons on a desk."""
 MOST_FILES = 10
 MOST_FILE_BYTES = 20 << 20
 REPORTED_ERRORS = (
@@ -74,6 +76,7 @@ class Visit(Record):
             agent_id=self.home.agent.id,
             sidebar=await self._sidebar(),
             active=active,
+            is_folded=self.request.cookies.get(SIDEBAR_COOKIE) == "folded",
             **values,
         )
 

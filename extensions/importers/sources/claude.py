@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from nacre.extensions.importers.sources.formats import answer_and_results, at_ms, conversations_in, question
+from nacre.extensions.importers.sources.formats import answer_and_results, conversations_in, question
 from nacre.extensions.importers.sources.pieces import (
     Conversation,
     ConversationEntry,
@@ -21,6 +21,7 @@ from nacre.extensions.importers.sources.pieces import (
     Piece,
     Skipped,
 )
+from nacre.sessions.disk.json_text import timestamp_ms
 from nacre.sessions.entries.entries import KnownBody
 
 _FOLDER = "memory/imports/claude"
@@ -51,7 +52,7 @@ def _conversation(file: str, raw: Mapping[str, Any]) -> Conversation | None:
     if not isinstance(messages, list) or not raw.get("uuid"):
         return None
     name = str(raw.get("name") or raw["uuid"])
-    started_ms = at_ms(raw.get("created_at"))
+    started_ms = timestamp_ms(str(raw.get("created_at")))
     entries: list[ConversationEntry] = []
     skipped: list[Skipped] = []
     attachments, before, latest_ms = 0, "", started_ms
@@ -65,7 +66,7 @@ def _conversation(file: str, raw: Mapping[str, Any]) -> Conversation | None:
         stated_parent = message.get("parent_message_uuid")
         parent = stated_parent if stated_parent in ids else None if stated_parent else before or None
         parents[identity], before = parent, identity
-        latest_ms = at_ms(message.get("created_at")) or latest_ms
+        latest_ms = timestamp_ms(str(message.get("created_at"))) or latest_ms
         bodies, lost = _bodies(message, latest_ms)
         attachments += len(_attached(message))
         skipped += [Skipped(kind="attachments", name=name, reason=reason, file=file) for reason in lost]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from itertools import groupby
 from typing import IO, Any
 
@@ -105,15 +104,6 @@ def variables(files: Files, name: str) -> Iterator[Piece]:
             yield Skipped(kind="settings", name=variable, reason=reason, file=name)
     if not found:
         yield Skipped(kind="files", name=name, reason="it contains no variables", file=name)
-
-
-def at_ms(text: object) -> int:
-    """Milliseconds since the epoch of an ISO 8601 time, UTC by default; 0 if it cannot be parsed."""
-    try:
-        moment = datetime.fromisoformat(str(text))
-        return max(0, int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000))
-    except (ValueError, OverflowError):
-        return 0
 
 
 def question(blocks: Sequence[Mapping[str, Any]], when_ms: int) -> list[KnownBody]:

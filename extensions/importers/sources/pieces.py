@@ -24,7 +24,6 @@ KINDS: tuple[Kind, ...] = ("files", "notes", "sessions", "messages", "attachment
 """`files` counts the files of the source; the other kinds count their contents."""
 
 Origin: TypeAlias = Literal["openclaw", "hermes", "chatgpt", "claude"]
-ORIGINS: tuple[Origin, ...] = ("openclaw", "hermes", "chatgpt", "claude")
 
 
 class Skipped(Record):

@@ -53,9 +53,11 @@ def gone() -> str:
     return _text("silence", "", key="", session_id="")
 
 
-def over_quota() -> str:
-    """Of a turn of an agent that has used up what it may use today."""
+def over_quota(reached: str) -> str:
+    """Of a turn of an agent that has reached the limit of its `day` or its `storage`."""
     text = "I have used up what I may use today. Send this again after midnight (UTC)."
+    if reached == "storage":
+        text = "I have no room left for conversations and notes. Ask whoever runs this service for more."
     return json.dumps({"kind": "refused", "text": text})
 
 

@@ -53,8 +53,8 @@ WITH free AS MATERIALIZED (
 )
 SELECT claimed.agent, id, fence, tries, inbound, is_redelivered, ARRAY(
     SELECT json_build_array(turn_words.number, name)::text FROM turn_words
-    WHERE turn_words.agent = claimed.agent AND turn = id ORDER BY turn_words.number), session_key, EXISTS (
-    SELECT FROM agent_quotas AS quota WHERE quota.agent = claimed.agent AND quota_is_used(quota)), lane.*
+    WHERE turn_words.agent = claimed.agent AND turn = id ORDER BY turn_words.number), session_key,
+    quota_reached(claimed.agent), lane.*
 FROM claimed LEFT JOIN LATERAL
     lane_take(claimed.agent, session_key, 'turn ' || id, %(process)s) AS lane ON TRUE
 """
@@ -207,7 +207,7 @@ class TakenTurn(Record):
     fence: int
     tries: int
     words: int = 0
-    is_over_quota: bool = False
+    quota_reached: str = ""
 
     @property
     def key(self) -> TurnKey:
@@ -423,7 +423,7 @@ def _taken(
     is_redelivered: bool,
     said: list[str],
     session_key: str,
-    is_over_quota: bool,
+    quota_reached: str,
 ) -> TakenTurn:
     inbound, words = inbound_from_json(body), [json.loads(each) for each in said]
     if fence == 1:
@@ -439,7 +439,7 @@ def _taken(
         fence=fence,
         tries=tries,
         words=last,
-        is_over_quota=is_over_quota,
+        quota_reached=quota_reached,
     )
 
 

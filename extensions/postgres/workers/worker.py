@@ -188,8 +188,8 @@ class Worker:
         try:
             if turn.tries > MOST_TRIES:
                 outcome = given_up(MOST_TRIES)
-            elif turn.is_over_quota:
-                outcome = over_quota()
+            elif turn.quota_reached:
+                outcome = over_quota(turn.quota_reached)
             else:
                 ending = await self._ending(running)
                 outcome, running.usage = outcome_of(ending), usage_of(ending)

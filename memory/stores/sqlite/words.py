@@ -119,22 +119,21 @@ class WordReader:
         if count <= self._most_rows or len(atoms) < 2:
             return _Split(any_of(atoms))
         rows = {atom: self._rows_of(connection, atom) for atom in atoms}
-        most_rows = rows_to_choose(count, least=self._most_rows, most=self._too_many_rows)
-        choosing, weighed = split_by_rarity(rows, chunk_count=count, most_rows=most_rows)
-        common = max(choosing, key=rows.__getitem__)
-        if rows[common] <= self._too_many_rows or not weighed:
-            return _Split(any_of(choosing), any_of(weighed))
-        rare = [atom for atom in choosing if atom != common]
-        telling = [atom for atom in rows if rows[atom] <= count / 2 and atom not in rare]
-        frequent = sorted({common, *telling}, key=rows.__getitem__)
-        needed = needed_together([rows[atom] for atom in frequent], chunk_count=count)
-        others = [*frequent[needed:], *rare]
-        together = " AND ".join(f"({atom})" for atom in frequent[:needed])
+        plan = word_plan(
+            rows,
+            chunk_count=count,
+            most_rows=rows_to_choose(count, least=self._most_rows, most=self._too_many_rows),
+            too_many_rows=self._too_many_rows,
+        )
+        choosing, weighed, others = map(any_of, (plan.choosing, plan.weighed, plan.others))
+        if not plan.together:
+            return _Split(choosing, weighed)
+        together = " AND ".join(f"({atom})" for atom in plan.together)
         return _Split(
-            any_of(rare),
-            any_of([common, *weighed]),
-            f"{together} AND ({any_of(others)})" if others else together,
-            f"({frequent[0]}) AND ({any_of([*frequent[1:], *rare])})",
+            choosing,
+            weighed,
+            f"{together} AND ({others})" if others else together,
+            f"({plan.together[0]}) AND ({any_of([*plan.together[1:], *plan.others])})",
         )
 
     def _rows_of(self, connection: Connection, atom: str) -> int:
@@ -218,6 +217,38 @@ def split_by_rarity(
             weighing.add(atom)
             weighed += rows[atom]
     return [atom for atom in rows if atom in choosing], [atom for atom in rows if atom in weighing]
+
+
+class WordPlan(NamedTuple):
+    """The atoms that select chunks, and those that are only weighed there.
+
+    If the most frequent selecting one has too many rows, it is only weighed, and chunks with all of
+    `together`, the rarest first, and any of `others` are found as well.
+    """
+
+    choosing: Sequence[str]
+    weighed: Sequence[str]
+    together: Sequence[str] = ()
+    others: Sequence[str] = ()
+
+
+def word_plan(
+    rows: Mapping[str, int],
+    *,
+    chunk_count: int,
+    most_rows: int = MOST_ROWS,
+    too_many_rows: int = TOO_MANY_ROWS,
+) -> WordPlan:
+    """Plans a query by words; `rows` has the frequency of each atom."""
+    choosing, weighed = split_by_rarity(rows, chunk_count=chunk_count, most_rows=most_rows)
+    common = max(choosing, key=rows.__getitem__)
+    if rows[common] <= too_many_rows or not weighed:
+        return WordPlan(choosing, weighed)
+    rare = [atom for atom in choosing if atom != common]
+    telling = [atom for atom in rows if rows[atom] <= chunk_count / 2 and atom not in rare]
+    frequent = sorted({common, *telling}, key=rows.__getitem__)
+    needed = needed_together([rows[atom] for atom in frequent], chunk_count=chunk_count)
+    return WordPlan(rare, [common, *weighed], frequent[:needed], [*frequent[needed:], *rare])
 
 
 class Narrowed(Record):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime, timedelta
 from io import BytesIO
@@ -22,7 +22,7 @@ from nacre.memory.files.sources.sources import Sources
 from nacre.memory.text.chunker import day_in, day_in_path
 from nacre.memory.text.claims import Claim, has_other_value
 from nacre.memory.text.evidence import fold
-from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM, outline
+from nacre.memory.text.markdown_blocks import HEADING, ITEM, outline, prose_lines
 from nacre.memory.workspace.workspace import REMINDERS, daily_log_path
 from nacre.record import Record
 from nacre.runtime.agent.insight.model_facts import workspace_files
@@ -193,7 +193,9 @@ def _told(
     for (path, lines), its in zip(notes.items(), sources, strict=True):
         headings = outline(lines).headings
         page = () if path in days or path == CURATED else (fold(path.rpartition("/")[2].removesuffix(".md")),)
-        for at in _own_lines(lines):
+        for at in prose_lines(lines):
+            if not any(map(str.isalnum, lines[at])):
+                continue
             item = ITEM.match(lines[at])
             text = (lines[at][item.end() :] if item else lines[at]).strip()
             above = headings.path_over(at, at)
@@ -207,19 +209,6 @@ def _told(
             )
             found.append(_Told(line=line, claim=Claim(text), subject=page + subject))
     return found
-
-
-def _own_lines(lines: Sequence[str]) -> Iterator[int]:
-    """The places of lines that are no headings, code, quotations or blank lines, counted from 0."""
-    fence = ""
-    for at, line in enumerate(lines):
-        opens = FENCE.match(line)
-        if fence:
-            fence = "" if line.strip().startswith(fence) else fence
-        elif opens:
-            fence = opens[1]
-        elif any(map(str.isalnum, line)) and not HEADING.match(line) and not line.lstrip().startswith(">"):
-            yield at
 
 
 def _contradictions(told: Sequence[_Told], dated: Container[str]) -> tuple[Contradiction, ...]:

@@ -1,67 +1,18 @@
-"""The model that would be asked now: whether it answers, and what it would be sent. May ask it."""
+"""What the model that would be asked now would be sent."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from contextlib import aclosing, suppress
-from urllib.parse import urlsplit
 
 from nacre.memory.workspace.workspace import ContextFile, ContextFiles
 from nacre.runtime.contracts.budget import FALLBACK_WINDOW_TOKENS
 from nacre.runtime.contracts.clock import Clock, epoch_ms
-from nacre.runtime.contracts.errors import ConfigError, ModelError
-from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.models.tokenizer import count_tokens_for, estimate_tokens
-from nacre.runtime.providers.opening import connected_model
 from nacre.runtime.settings.config import Config
 from nacre.runtime.storage.storage import storage_of
 from nacre.runtime.turn.context import FULL_TOOLS_TOKENS, SMALL_WINDOW_TOOLS
 from nacre.runtime.turn.system_prompt import file_limits
-from nacre.sessions.contracts.messages import Text, UserMessage
-
-_PROBE_SECONDS = 2.0
-_ANSWER_TOKENS = 16
-
-
-async def listens(address: str) -> bool:
-    """Whether anything accepts connections at a model's address, within two seconds."""
-    parts = urlsplit(address)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    try:
-        async with asyncio.timeout(_PROBE_SECONDS):
-            _, writer = await asyncio.open_connection(parts.hostname, port)
-    except (OSError, TimeoutError):
-        return False
-    writer.close()
-    with suppress(OSError):
-        await writer.wait_closed()
-    return True
-
-
-async def answer_problem(config: Config, now: Clock) -> str:
-    """Asks the model for one word; returns what went wrong, or an empty string. Costs about twenty
-    tokens.
-    """
-    try:
-        model = connected_model(config, config.model_name, now)
-    except ConfigError as error:
-        return str(error)
-    request = ModelRequest(
-        system=SystemPrompt(stable="Answer with the word: yes"),
-        messages=(UserMessage(content=(Text(text="Are you there?"),), timestamp_ms=epoch_ms(now())),),
-        max_output_tokens=_ANSWER_TOKENS,
-    )
-    try:
-        async with aclosing(model.stream(request)) as items:  # type: ignore[type-var]
-            async for _ in items:
-                pass
-    except ModelError as error:
-        return str(error)
-    finally:
-        await model.aclose()
-    return ""
 
 
 def token_counter(model_name: str) -> Callable[[str], int]:

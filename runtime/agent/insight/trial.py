@@ -1,24 +1,29 @@
-"""One call of a model, before it is chosen: whether it answers, and what that cost. Edge."""
+"""Whether a model's server listens, and one call of a model: whether it answers, and what that cost. Edge."""
 
 from __future__ import annotations
 
+import asyncio
 import time
+from contextlib import suppress
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 from nacre.prompts import render
 from nacre.record import Record
 from nacre.runtime.contracts.clock import epoch_ms, owner_zone, system_clock
-from nacre.runtime.contracts.errors import AgentError
+from nacre.runtime.contracts.errors import AgentError, ModelAuthError, NoCredit
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
+from nacre.runtime.models.failover import whole_answer
 from nacre.runtime.providers.opening import connected_model
 from nacre.runtime.settings.sections.models import ModelsSettings, ProviderSettings
-from nacre.sessions.contracts.messages import AssistantMessage, user_message
+from nacre.sessions.contracts.messages import user_message
 
 if TYPE_CHECKING:
     from nacre.runtime.settings.config import Config
     from nacre.sessions.contracts.messages import Usage
 
+_PROBE_SECONDS = 2.0
 MAX_OUTPUT_TOKENS = 1024
 """Enough for a model that thinks before it says a word."""
 
@@ -51,6 +56,7 @@ class Trial(Record):
     seconds: float = 0.0
     usage: Usage | None = None
     problem: str = ""
+    is_key_refused: bool = False
 
     @property
     def told(self) -> str:
@@ -60,11 +66,25 @@ class Trial(Record):
         return f"{self.model_name} answered in {self.seconds:.1f} s: {_spent(self.usage)}."
 
 
+async def listens(address: str) -> bool:
+    """Whether anything accepts connections at a model's address, within two seconds."""
+    parts = urlsplit(address)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        async with asyncio.timeout(_PROBE_SECONDS):
+            _, writer = await asyncio.open_connection(parts.hostname, port)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+    return True
+
+
 async def tried(config: Config, model_name: str, key: Key | None, base_url: str = "") -> Trial:
     """Asks a model for one word, with the key and the address in place of the settings' if they are given."""
     now = system_clock(owner_zone(None))
     started = time.monotonic()
-    usage = None
     try:
         model = connected_model(_with(config, model_name, key, base_url), model_name, now)
         try:
@@ -73,13 +93,12 @@ async def tried(config: Config, model_name: str, key: Key | None, base_url: str 
                 messages=(user_message(render("session/trial"), timestamp_ms=epoch_ms(now())),),
                 max_output_tokens=MAX_OUTPUT_TOKENS,
             )
-            async for item in model.stream(request):
-                if isinstance(item, AssistantMessage):
-                    usage = item.usage
+            usage = (await whole_answer(model, request)).usage
         finally:
             await model.aclose()
     except AgentError as error:
-        return Trial(model_name=model_name, problem=str(error))
+        is_key_refused = isinstance(error, ModelAuthError) and not isinstance(error, NoCredit)
+        return Trial(model_name=model_name, problem=str(error), is_key_refused=is_key_refused)
     return Trial(model_name=model_name, seconds=time.monotonic() - started, usage=usage)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, get_args
+from typing import Any, TypedDict, get_args
 
 from nacre.memory.contracts.facts import FactMemory
 from nacre.record import Record
 from nacre.runtime.commands.command import Command
+from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.model import ChatModel
@@ -50,6 +51,40 @@ class AuthorParts(Record):
     memory_backend: MemoryBackend | None = None
     tool_sources: tuple[MakeToolSource, ...] = ()
     facts: FactMemory | None = None
+
+
+class SharedKeywords(TypedDict, total=False):
+    """What can be passed to all agents of a runtime; see `Agent.open`."""
+
+    model: ChatModel | str | Sequence[ChatModel | str] | None
+    tools: Sequence[object]
+    tool_chats: Sequence[ToolChats] | None
+    instructions: str
+    commands: Sequence[FunctionCommand]
+    limits: UsageLimits | None
+    prompt_parts: Sequence[PromptPart | PromptFunction]
+    hooks: HookTable | None
+
+
+class AgentKeywords(SharedKeywords, total=False):
+    """What can be passed to one agent when it is opened; see `Agent.open`."""
+
+    memory: MemoryPlugin | None
+
+
+def author_parts(keywords: AgentKeywords) -> AuthorParts:
+    """The parts among the keywords of `Agent.open`. Raises `ConfigError` if one cannot be used."""
+    tools, chats = keywords.get("tools", ()), keywords.get("tool_chats")
+    return AuthorParts(
+        models=author_models(keywords.get("model")),
+        tools=author_tools(tools, chats),
+        servers=author_servers(tools, chats),
+        commands=tuple(command.to_command() for command in keywords.get("commands", ())),
+        limits=keywords.get("limits"),
+        hooks=keywords.get("hooks") or {},
+        prompt_parts=author_prompt_parts(keywords.get("instructions", ""), keywords.get("prompt_parts", ())),
+        memory=keywords.get("memory"),
+    )
 
 
 def author_models(model: ChatModel | str | Sequence[ChatModel | str] | None) -> tuple[ChatModel | str, ...]:

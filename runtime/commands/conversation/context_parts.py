@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 from nacre.record import Record
+from nacre.runtime.commands.conversation.history import last_usage_of
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec
 from nacre.runtime.open_sessions.open_session import OpenSession
@@ -61,7 +62,7 @@ async def context_of(turn: Turn) -> ContextView:
     """The current context of a turn's session. Raises `SessionError` if the disk refuses."""
     session, context = turn.session, await turn.context()
     system, tools = await context.system(), context.specs
-    usage = _last_usage(session.branch)
+    usage = last_usage_of(session.branch)
     count = turn.parts.count_tokens
     names = session.policy.context_files()
 
@@ -151,8 +152,3 @@ def _marked(parts: Sequence[ContextPart], cached_tokens: int) -> Iterator[Contex
         yield ContextPart(
             name=part.name, tokens=part.tokens, text=part.text, is_cached=0 < end <= cached_tokens
         )
-
-
-def _last_usage(branch: Sequence[Entry]) -> Usage | None:
-    answers = (entry.body for entry in reversed(branch) if isinstance(entry.body, AssistantMessage))
-    return next((answer.usage for answer in answers if answer.usage is not None), None)

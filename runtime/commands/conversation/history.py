@@ -154,6 +154,12 @@ def message_of(entry: Entry) -> SessionMessage | None:
     return SessionMessage(place=entry.id, speaker=speaker, text=text, said_at=moment_of(entry))
 
 
+def last_usage_of(branch: Sequence[Entry]) -> Usage | None:
+    """The usage of the newest answer for which the provider reported one."""
+    answers = (entry.body for entry in reversed(branch) if isinstance(entry.body, AssistantMessage))
+    return next((answer.usage for answer in answers if answer.usage is not None), None)
+
+
 def usage_of(tree: EntryTree) -> Usage:
     """Tokens and cost of all model calls in a transcript, on every branch and including flushes.
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 
 from nacre.record import Record
+from nacre.runtime.commands.conversation.history import last_usage_of
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.open_sessions.open_session import FLUSH_ENTRY, OpenSession
 from nacre.runtime.session_lifecycle.lifecycle import Lifecycle, last_said_at, started_at
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.keys import NextReset
-from nacre.sessions.contracts.messages import AssistantMessage, Usage
+from nacre.sessions.contracts.messages import Usage
 
 
 class LastFlush(Record):
@@ -63,13 +64,8 @@ async def status_of(turn: Turn, lifecycle: Lifecycle) -> SessionStatus:
         started_at=started_at(session) if has_messages else None,
         last_said_at=last_said_at(session) if has_messages else None,
         next_reset=lifecycle.next_reset(session),
-        last_usage=_last_usage(session),
+        last_usage=last_usage_of(session.branch),
     )
-
-
-def _last_usage(session: OpenSession) -> Usage | None:
-    bodies = (entry.body for entry in reversed(session.branch))
-    return next((body.usage for body in bodies if isinstance(body, AssistantMessage) and body.usage), None)
 
 
 def _last_flush(session: OpenSession) -> LastFlush | None:

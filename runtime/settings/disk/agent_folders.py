@@ -143,6 +143,9 @@ class _Spot(NamedTuple):
             or folder.identity in self.chain
         )
 
+    def lies_in_any(self, folders: Sequence[_Spot]) -> bool:
+        return any(map(self.lies_in, folders))
+
 
 def kept_apart(
     own: AgentFolders,
@@ -166,37 +169,49 @@ def kept_apart(
     """
     disk = _Disk()
     free = [disk.spot(path) for path in allowed]
-    reached = [(what, disk.spot(path)) for what, path in own.places()]
+    own_places = [_Reached(name=f"{what} {path}", spot=disk.spot(path)) for what, path in own.places()]
     named = [("memorySearch.extraPaths", place) for place in resolved_extra_paths(own.workspace, extra_paths)]
     named += [("memory.qmd.paths", _of_qmd(own.workspace, *asked)) for asked in qmd_paths]
     named += [("skills.load.extraDirs", ExtraPath(folder=Path(path), pattern=())) for path in skill_dirs]
-    extras = [(setting, extra, disk.spot(extra.folder)) for setting, extra in named]
+    paths = [
+        _Reached(name=f"path {str(path)!r} in {setting}", spot=disk.spot(path.folder), path=path)
+        for setting, path in named
+    ]
+    paths = [path for path in paths if not path.spot.lies_in_any(free)]
+    compared = [(other, [*own_places, *paths]) for other in others]
+    if users is not None:
+        is_user = own.workspace.is_relative_to(users)
+        compared.append((AgentFolders.of_users(users), paths if is_user else [*own_places, *paths]))
     notices = []
-    everybody = () if users is None else (AgentFolders.of_users(users),)
-    is_users = users is not None and own.workspace.is_relative_to(users)
-    for other in (*others, *everybody):
-        compared = [] if is_users and other in everybody else reached
+    for other, reached in compared:
         for what, path in other.places():
             theirs = disk.spot(path)
-            if any(theirs.lies_in(spot) for spot in free):
+            if theirs.lies_in_any(free):
                 continue
-            for ours_is, ours in compared:
-                if theirs.lies_in(ours) or (ours.lies_in(theirs) and what != "workspace"):
-                    text = f"{ours_is} {ours.path} of agent {own.agent_id!r}"
-                    raise ConfigError(_refusal(text, own.agent_id, other.agent_id, f"{what} {path}"))
-                if ours.lies_in(theirs):
-                    notices.append(
-                        f"The {ours_is} {ours.path} of agent {own.agent_id!r} lies in the workspace {path} "
-                        f"of agent {other.agent_id!r}, which can read it. Choose another folder for one of "
-                        "the two."
-                    )
-            for setting, extra, ours in extras:
-                if any(ours.lies_in(spot) for spot in free):
-                    continue
-                if ours.lies_in(theirs) or (theirs.lies_in(ours) and extra.leads_to(_below(theirs, ours))):
-                    text = f"path {str(extra)!r} in {setting} of agent {own.agent_id!r}"
-                    raise ConfigError(_refusal(text, own.agent_id, other.agent_id, f"{what} {path}"))
+            for ours in reached:
+                if ours.reads(theirs, is_workspace=what == "workspace"):
+                    raise ConfigError(_refusal(ours.name, own.agent_id, f"{what} {path}", other.agent_id))
+                if ours.path is None and ours.spot.lies_in(theirs):
+                    notices.append(_notice(ours.name, own.agent_id, path, other.agent_id))
     return tuple(notices)
+
+
+class _Reached(NamedTuple):
+    """A place that an agent reaches: one of its own, or the `path` that a setting names."""
+
+    name: str
+    spot: _Spot
+    path: ExtraPath | None = None
+
+    def reads(self, theirs: _Spot, *, is_workspace: bool) -> bool:
+        """Whether its agent would read a place of another through it.
+
+        Its own place may lie in another's workspace: then the other agent reads it.
+        """
+        if self.path is None:
+            return theirs.lies_in(self.spot) or (not is_workspace and self.spot.lies_in(theirs))
+        is_below = theirs.lies_in(self.spot) and self.path.leads_to(_below(theirs, self.spot))
+        return is_below or self.spot.lies_in(theirs)
 
 
 def _of_qmd(workspace: Path, path: str, pattern: str) -> ExtraPath:
@@ -212,11 +227,18 @@ def _below(spot: _Spot, folder: _Spot) -> Path:
     return folder.path / real.relative_to(folder.real) if real.is_relative_to(folder.real) else folder.path
 
 
-def _refusal(ours: str, own_id: str, other_id: str, theirs: str) -> str:
+def _refusal(ours: str, own_id: str, theirs: str, other_id: str) -> str:
     return (
-        f"The {ours} reaches the {theirs} of agent {other_id!r}, and no agent reads what is another's. "
-        "Choose another path, write {agentId} into one that serves all agents, or name the path in "
-        f"agents.list[].allowPaths of {own_id!r}."
+        f"The {ours} of agent {own_id!r} reaches the {theirs} of agent {other_id!r}, and no agent reads what "
+        "is another's. Choose another path, write {agentId} into one that serves all agents, or name the "
+        f"path in agents.list[].allowPaths of {own_id!r}."
+    )
+
+
+def _notice(ours: str, own_id: str, workspace: Path, other_id: str) -> str:
+    return (
+        f"The {ours} of agent {own_id!r} lies in the workspace {workspace} of agent {other_id!r}, which can "
+        "read it. Choose another folder for one of the two."
     )
 
 

@@ -44,11 +44,13 @@ def variables_in(text: str) -> Mapping[str, str]:
 
 
 def keep_in_file(file: Path, name: str, secret: str) -> None:
-    """Appends a variable to an environment file, which only its owner may read afterwards.
+    """Sets a variable in an environment file, which only its owner may read afterwards.
 
     Raises:
-        ConfigError: the name has a value already, or the file cannot be read or written.
+        ConfigError: the file cannot be read or written.
     """
+    from dotenv.parser import parse_stream
+
     from nacre.sessions.contracts.errors import SessionError
     from nacre.sessions.disk.durable import locked, make_folder, replace_file
 
@@ -56,9 +58,8 @@ def keep_in_file(file: Path, name: str, secret: str) -> None:
     try:
         make_folder(file.parent)
         with locked(file):
-            text = _text(file)
-            if variables_in(text).get(name):
-                raise ConfigError(f"{name} stands in {file} already, and was not changed. Change it there.")
+            lines = parse_stream(io.StringIO(_text(file)))
+            text = "".join(line.original.string for line in lines if line.key != name)
             before = f"{text}\n" if text and not text.endswith("\n") else text
             quoted = secret.replace("\\", "\\\\").replace("'", "\\'")
             replace_file(file, f"{before}{name}='{quoted}'\n".encode())
@@ -73,14 +74,11 @@ def has_keyring() -> bool:
 
 
 def keep_in_keyring(name: str, secret: str) -> None:
-    """Stores a secret in the system's keyring.
+    """Stores a secret in the system's keyring, in place of another with this name.
 
     Raises:
-        ConfigError: there is none, it is locked, or it has another secret with this name.
+        ConfigError: there is no keyring, or it is locked.
     """
-    kept = _asked("get_password", name)
-    if kept not in (None, "", secret):
-        raise ConfigError(f"The keyring has another {name} of {KEYRING_SERVICE!r} already. Change it there.")
     _asked("set_password", name, secret)
 
 

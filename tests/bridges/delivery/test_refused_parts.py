@@ -15,6 +15,7 @@ from nacre.bridges.contracts.errors import NotDelivered
 from nacre.bridges.delivery.outgoing import Outgoing
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.ledger.file_ledger import SqliteLedger
+from nacre.runtime.ledger.records import OutboundPart
 from nacre.runtime.models.scripted import Clock, CountingIds
 
 PLACE = Place(channel="line", account="default", chat_id="ann")
@@ -79,6 +80,52 @@ async def _sending(folder: Path, post: _Post, waits: _Waits) -> AsyncIterator[Ou
     try:
         outgoing.notify(PLACE.chat_id)
         yield outgoing
+    finally:
+        await outgoing.close()
+        await ledger.close()
+
+
+async def test_an_answer_is_recorded_with_its_sending_and_keeps_its_order(tmp_path: Path) -> None:
+    """One step of the ledger begins it, its rights are not asked for again, and nothing overtakes it."""
+    post, waits, asked = _Post(holds_chat=False), _Waits(), list[Inbound]()
+    ledger = await SqliteLedger.open(tmp_path / "ledger.sqlite", now=Clock(), new_id=CountingIds())
+    up = asyncio.Event()
+
+    async def may_send(asker: Inbound) -> bool:
+        asked.append(asker)
+        return True
+
+    outgoing = Outgoing(post, ledger.outbox, up, may_send=may_send, sleep=waits)
+    recorded: list[OutboundPart | None] = []
+
+    async def answer(number: str, *texts: str) -> None:
+        message = Inbound(
+            text="?", chat_kind="direct", channel="line", chat_id="ann", sender_id="ann", message_id=number
+        )
+        received = await ledger.receive(message, "k")
+        assert received is not None
+
+        async def finish(*, sends: bool) -> OutboundPart | None:
+            part = await ledger.finish([received], PLACE, texts, sends=sends)
+            # A notice comes while the answer is being recorded.
+            await ledger.outbox.put(PLACE, [f"notice {number}"])
+            outgoing.notify(PLACE.chat_id)
+            recorded.append(part)
+            return part
+
+        await outgoing.answer(PLACE.chat_id, finish)
+
+    try:
+        await answer("1", "one", "two")
+        up.set()
+        await answer("2", "three")
+        await outgoing.flush()
+        await answer("3", "four", "five")
+        await outgoing.flush()
+        assert post.tried == ["one", "two", "notice 1", "three", "notice 2", "four", "five", "notice 3"]
+        assert [part and part.part.text for part in recorded] == [None, None, "four"]
+        assert len(asked) == 4, "of the first part of the last answer, it is known"
+        assert await ledger.not_done() == {}
     finally:
         await outgoing.close()
         await ledger.close()

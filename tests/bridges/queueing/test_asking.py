@@ -34,10 +34,9 @@ async def test_the_owner_is_asked_and_answers(tmp_path: Path) -> None:
     asked = server.shown("n")[0]
     assert "'write' needs your approval." in asked
     assert '{"path": "memory/paid.md", "content": "- Ann is paid."}' in asked
-    assert sorted(server.shown("n")[1:]) == [
-        "Approved: write. The turn that asked goes on with it.",
-        "It is paid.",
-    ]
+    approved, answer = sorted(server.shown("n")[1:])
+    assert approved.startswith("Approved: write.")
+    assert answer == "It is paid."
     assert (tmp_path / "workspace/memory/paid.md").read_text().strip() == "- Ann is paid."
 
 
@@ -52,5 +51,5 @@ async def test_a_stopped_turn_can_be_approved_no_more(tmp_path: Path) -> None:
             await server.until(lambda server: len(server.shown("n")) == 2)
             server.say(f"/approve {name}", chat="n", sender="nora")
             await server.until(lambda server: len(server.shown("n")) == 3)
-    assert server.shown("n")[2].startswith(f"No call waits for approval as '{name}'.")
+    assert f"'{name}'" in server.shown("n")[2]
     assert not (tmp_path / "workspace/memory/paid.md").exists()

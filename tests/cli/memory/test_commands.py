@@ -27,9 +27,14 @@ The sourdough starter is fed on Sundays.
 """
 
 
+BY_WORDS = {"agents": {"defaults": {"memorySearch": {"provider": "none"}}}}
+"""To load the model takes most of a search. The test that is about it has other settings."""
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A home with a workspace that has one daily log."""
+    """A home with a workspace that has one daily log, which is searched by words."""
+    write_settings(tmp_path / ".nacre", BY_WORDS)
     log = tmp_path / ".nacre/workspace/memory/2026-01-20.md"
     log.parent.mkdir(parents=True)
     log.write_text(NOTES, encoding="utf-8")
@@ -183,6 +188,7 @@ def test_progress_lines_are_few() -> None:
 @pytest.mark.parametrize("settings", ["", "{session: {dmScope: 'main'}}"])
 def test_a_search_uses_words_and_meaning_with_and_without_settings(home: Path, settings: str) -> None:
     """The question's vector is begun early or late, and comes in time for the same hits."""
+    (home / ".nacre" / "nacre.json5").unlink()
     if settings:
         (home / ".nacre" / "nacre.json5").write_text(settings, encoding="utf-8")
     run_nacre(home, "memory", "index")
@@ -203,9 +209,6 @@ def test_a_search_uses_words_and_meaning_with_and_without_settings(home: Path, s
 
 def test_a_search_does_not_ask_the_shipped_model_when_another_is_wanted(home: Path) -> None:
     """With the provider `none`, words alone are searched, and nothing is said of it."""
-    settings = "{agents: {defaults: {memorySearch: {provider: 'none'}}}}"
-    (home / ".nacre" / "nacre.json5").write_text(settings, encoding="utf-8")
-
     found = run_nacre(home, "memory", "search", "mast", "--json")
 
     assert json.loads(found.stdout)["mode"] == "lexical"

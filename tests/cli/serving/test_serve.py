@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +12,14 @@ from tests.bridges.channels.contract.line_extension import install_line
 from tests.bridges.line_channel import LineServer
 from tests.cli.program import WAIT_SECONDS, environment, run_nacre
 from tests.runtime.agents import write_settings
+from tests.servers.warm_python import WarmProgram
 
 
-@contextmanager
-def serving(home: Path, *arguments: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
+def serving(home: Path, *arguments: str, **variables: str) -> AbstractContextManager[WarmProgram]:
     """A running `nacre serve`."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "nacre", "serve", *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=home,
-        env=environment(home, **variables),
+    return WarmProgram.piped(
+        *("-m", "nacre", "serve", *arguments), cwd=home, env=environment(home, **variables)
     )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate(timeout=WAIT_SECONDS)
 
 
 def line_settings(home: Path, port: int, **more: Any) -> dict[str, Any]:
@@ -116,6 +101,33 @@ def test_bindings_choose_among_the_agents_of_one_process(tmp_path: Path) -> None
     assert [key for key in keys["work"] if "bob" in key]
 
 
+def test_a_standby_takes_over_from_a_program_that_was_killed(tmp_path: Path) -> None:
+    """It says that it waits, connects nothing until then, and answers what comes afterwards."""
+    path = install_line(tmp_path / "site")
+    with LineServer() as server:
+        line_settings(tmp_path, server.port)
+        with serving(tmp_path, PYTHONPATH=path) as first:
+            server.say("Who are you?", chat="one")
+            server.wait_for(lambda here: here.shown("one"))
+            with serving(tmp_path, "--standby", PYTHONPATH=path) as second:
+                assert second.stdout is not None
+                assert second.stdout.readline().startswith("Another program serves.")
+                first.kill()
+                server.say("Who are you?", chat="two")
+                server.wait_for(lambda here: here.shown("two"))
+                second.send_signal(signal.SIGTERM)
+                assert second.wait(WAIT_SECONDS) == 0
+            with serving(tmp_path, "--standby", PYTHONPATH=path) as alone:
+                server.say("Who are you?", chat="three")
+                server.wait_for(lambda here: here.shown("three"))
+                with serving(tmp_path, "--standby", PYTHONPATH=path) as waiting:
+                    assert waiting.stdout is not None
+                    waiting.stdout.readline()
+                    waiting.send_signal(signal.SIGTERM)
+                    assert waiting.wait(WAIT_SECONDS) == 0
+                assert alone.poll() is None
+
+
 def test_a_changed_settings_file_is_read_anew(tmp_path: Path) -> None:
     """An account that is new is answered; what needs a new start is told."""
     path = install_line(tmp_path / "site")
@@ -134,7 +146,7 @@ def test_a_changed_settings_file_is_read_anew(tmp_path: Path) -> None:
             server.say("three")
             server.wait_for(lambda here: len(here.sent) > before)
             process.send_signal(signal.SIGINT)
-            out, _ = process.communicate(timeout=WAIT_SECONDS)
+            out, _ = process.communicate(WAIT_SECONDS)
 
     assert "Started: line/second." in out
     assert "These take effect at the next start: memory.citations." in out

@@ -17,8 +17,9 @@ from tests.cli.program import WAIT_SECONDS
 from tests.cli.serving.test_serve import line_settings, serving
 from tests.servers import provider_wire as wire
 from tests.servers.provider_server import ProviderServer
+from tests.servers.warm_python import WarmProgram
 
-pytestmark = pytest.mark.slow  # programs that start cold, and a provider
+pytestmark = pytest.mark.slow  # several programs, and a provider
 PROVIDER = {"NACRE_MODEL": "openai/test-model", "NO_PROXY": "127.0.0.1"}
 
 
@@ -36,7 +37,7 @@ class Slow:
 
 
 @contextmanager
-def in_a_turn(home: Path, server: LineServer, slow: Slow) -> Iterator[subprocess.Popen[str]]:
+def in_a_turn(home: Path, server: LineServer, slow: Slow) -> Iterator[WarmProgram]:
     """A program that serves, in the middle of a turn, and that was asked to end."""
     path = install_line(home / f"site-{len(server.says)}")
     with ProviderServer(responder=slow) as provider:
@@ -71,7 +72,7 @@ def test_a_second_signal_ends_it_at_once_and_the_message_is_answered_later(tmp_p
                 process.send_signal(signal.SIGTERM)
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(0.1)
-            assert process.returncode == 128 + signal.SIGTERM
+            assert process.poll() == 128 + signal.SIGTERM
         assert server.shown() == []
         again = Slow()
         again.may.set()

@@ -245,3 +245,18 @@ def test_an_empty_state_folder_is_answered(tmp_path: Path) -> None:
     assert listed.stdout == "There are no sessions yet. `nacre chat` begins one.\n"
     assert "There is no session 'main'." in shown.stderr
     assert not (tmp_path / ".nacre" / "agents").exists()
+
+
+def test_a_conversation_without_a_present_session_is_listed(home: Path) -> None:
+    """So imported conversations are there at once. Of a key with a present session, earlier ones are not."""
+    listed = json.loads(run_here(home, "sessions", "--json").stdout)["sessions"]
+    everything = json.loads(run_here(home, "sessions", "list", "--all", "--json").stdout)["sessions"]
+    run_here(home, "sessions", "delete", "main")
+    after = json.loads(run_here(home, "sessions", "--json").stdout)["sessions"]
+
+    assert len({each["key"] for each in listed}) == len(listed) < len(everything)
+    assert all(each["current"] for each in listed)
+    main = next(
+        each["key"] for each in listed if each["sessionId"] not in {one["sessionId"] for one in after}
+    )
+    assert [each["current"] for each in after if each["key"] == main] == [False]

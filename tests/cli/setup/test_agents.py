@@ -93,7 +93,7 @@ def test_a_key_of_another_agent_names_that_agent(tmp_path: Path) -> None:
     assert shown.returncode == sent.returncode == 1
     assert "'agent:work:main' is a session of agent 'work'" in shown.stderr
     assert "--agent work" in shown.stderr
-    assert "belongs to agent 'work', and this is agent 'home'" in sent.stderr
+    assert "agent 'work'" in sent.stderr
 
 
 def test_a_workspace_in_the_environment_is_the_default_agents(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.cli.program import run_here, run_nacre
+from tests.servers.provider_server import ProviderServer
 
 NO_PROCESS = 2**22 + 1
 """More than the largest process id of Linux."""
@@ -43,6 +44,22 @@ def _noted(home: Path) -> Path:
     run_nacre(home, "send", "Remember that my boat is called Halcyon.")
     run_nacre(home, "memory", "index")
     return state
+
+
+def test_online_asks_the_model_as_init_does(tmp_path: Path) -> None:
+    """`--online` asks for one word, with room for a model that thinks first, and tells how it failed."""
+    asked = ("--online", "--model", "openai/gpt-5-mini")
+    with ProviderServer(expected_key="sk-bees") as server:
+        server.reply("ready")
+        _, found = _findings(tmp_path, *asked, OPENAI_BASE_URL=server.url, OPENAI_API_KEY="sk-bees")
+        code, refused = _findings(tmp_path, *asked, OPENAI_BASE_URL=server.url, OPENAI_API_KEY="sk-wrong")
+
+    assert found["model"][0]["text"] == f"openai/gpt-5-mini at {server.url}: answered"
+    request = server.requests[0]
+    assert request["messages"][-1]["content"] == "Answer with one word: ready"
+    assert request["max_completion_tokens"] == 1024
+    assert (code, refused["model"][0]["state"]) == (1, "problem")
+    assert "does not answer" in refused["model"][0]["text"]
 
 
 def test_a_sound_installation_is_told_as_such(tmp_path: Path) -> None:

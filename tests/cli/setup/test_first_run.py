@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.cli.setup.init import service_for
+from nacre.cli.setup.service import service_for
 from nacre.extensions.providers.catalog import LOCAL_SERVERS
 from nacre.extensions.providers.openai_compatible.providers import PROVIDERS
 from nacre.runtime.settings.config import load_config
@@ -27,17 +27,30 @@ COUNTED = wire.usage(1000, 100)
 
 @pytest.fixture
 def nobody() -> Iterator[dict[str, str]]:
-    """Variables in which no server of models is on this machine: all lead to a port that refuses."""
+    """Variables in which no server of models is on this machine, as all lead to a port that refuses, and no
+    keyring."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound and not listening, so that it stays closed
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-        yield {PROVIDERS[name].base_url_variables[0]: url for name in LOCAL_SERVERS}
+        servers = {PROVIDERS[name].base_url_variables[0]: url for name in LOCAL_SERVERS}
+        yield {**servers, "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
 
 
 def _config(home: Path, **environment: str) -> tuple[str, str, str]:
     config = load_config({"HOME": str(home), **environment})
     key = next((provider.api_key for provider in config.settings.models.providers.values()), "")
     return config.model_name, config.settings.agent.user_timezone, key
+
+
+def up_to_the_model(terminal: Terminal, *, is_new: bool = False) -> None:
+    """Leaves name and time zone as they are, in a new assistant also the question for a backup."""
+    if is_new:
+        terminal.wait_for("restore a backup")
+        terminal.type("\r")
+    terminal.wait_for("What is your name")
+    terminal.type("\r")
+    terminal.wait_for("Your time zone")
+    terminal.type("\r")
 
 
 def test_four_questions_set_up_a_model_with_its_key(tmp_path: Path, nobody: dict[str, str]) -> None:
@@ -58,8 +71,7 @@ def test_four_questions_set_up_a_model_with_its_key(tmp_path: Path, nobody: dict
             terminal.type("openai/gpt-5-mini\r")
             terminal.wait_for("set it later): ")
             terminal.type("sk-bees\r")
-            terminal.wait_for("Where is the key to be kept")
-            terminal.type("1\r")
+            terminal.wait_for("It is kept in ~/.nacre/.env, which only you can read.")
             terminal.wait_for("openai/gpt-5-mini answered in")
             terminal.wait_for("1100 tokens, $0.000450")
             terminal.wait_for("Keep it (k)")
@@ -87,12 +99,7 @@ def test_what_a_model_says_when_it_does_not_answer_leads_back_to_the_question(
     with ProviderServer(expected_key="sk-bees") as server:
         variables = {**nobody, "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "sk-wrong"}
         with Terminal(tmp_path, "init", **variables) as terminal:
-            terminal.wait_for("restore a backup")
-            terminal.type("\r")
-            terminal.wait_for("What is your name")
-            terminal.type("\r")
-            terminal.wait_for("Your time zone")
-            terminal.type("\r")
+            up_to_the_model(terminal, is_new=True)
             terminal.wait_for("1  openai/gpt-5-mini  (key in OPENAI_API_KEY)")
             terminal.type("\r")
             terminal.wait_for("the environment, as now (OPENAI_API_KEY)")
@@ -120,12 +127,7 @@ def test_a_server_of_the_owners_with_a_fallback_and_telegram(tmp_path: Path, nob
         server.reply("ready")
         second.reply("ready")
         with Terminal(tmp_path, "init", **nobody, **with_systemd(tmp_path)) as terminal:
-            terminal.wait_for("restore a backup")
-            terminal.type("\r")
-            terminal.wait_for("What is your name")
-            terminal.type("\r")
-            terminal.wait_for("Your time zone")
-            terminal.type("\r")
+            up_to_the_model(terminal, is_new=True)
             terminal.wait_for("9  another address")
             terminal.type("9\r")
             terminal.wait_for("Its address")
@@ -133,17 +135,22 @@ def test_a_server_of_the_owners_with_a_fallback_and_telegram(tmp_path: Path, nob
             terminal.wait_for("A short name for this server [local]")
             terminal.type("desk\r")
             terminal.wait_for("needs a key (DESK_API_KEY)")
-            terminal.wait_for("set it later): ")
+            terminal.wait_for("Its key (not shown; blank to go back): ")
+            terminal.type("sk-wrong\r")
+            terminal.wait_for("refused the key.")
+            terminal.wait_for("blank to go back): ")
             terminal.type("sk-desk\r")
-            terminal.wait_for("Where is the key to be kept")
-            terminal.type("1\r")
+            terminal.wait_for("It is kept in ~/.nacre/.env, which only you can read.")
             terminal.wait_for("1  qwen3  (32,768 tokens)")
             terminal.type("qwen\r")
             terminal.wait_for("desk/qwen3 answered in")
             terminal.type("f\r")
+            terminal.wait_for("0  keep desk/qwen3")
             terminal.wait_for("Which model or provider")
             terminal.type(f"127.0.0.1:{second.port}\r")
             terminal.wait_for("A short name for this server [local]")
+            terminal.type("desk\r")
+            terminal.wait_for(f"desk is the server at {server.url}. Give this one another name.")
             terminal.type("spare\r")
             terminal.wait_for("1  small")
             terminal.type("\r")
@@ -156,6 +163,7 @@ def test_a_server_of_the_owners_with_a_fallback_and_telegram(tmp_path: Path, nob
             terminal.wait_for("a service that runs `nacre serve`")
             terminal.type("y\r")
             terminal.wait_for("Model      desk/qwen3")
+            terminal.wait_for("Fallback   spare/small")
             terminal.wait_for("to start it: systemctl --user enable")
             assert terminal.exit_code() == 0
     config = load_config({"HOME": str(tmp_path)})
@@ -253,32 +261,31 @@ def test_another_address_replaces_the_model_once_it_answers(tmp_path: Path, nobo
 
 
 def test_a_second_run_offers_another_model(tmp_path: Path, nobody: dict[str, str]) -> None:
-    """A refused key is told at once; a name that is not on the list can be tried."""
+    """A refused key is told and asked again; a name that is not on the list can be tried; a server that the
+    settings have is offered with its address and its key."""
     with ProviderServer(models=["qwen3"], expected_key="sk-bees") as server:
         server.reply("ready")
         variables = {**nobody, "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "sk-wrong"}
         run_nacre(tmp_path, "config", "set", "agents.defaults.model.primary", "ollama/llama3.2")
         run_nacre(tmp_path, "send", "Hello", "--model", "offline/extractive")
         with Terminal(tmp_path, "init", **variables) as terminal:
-            terminal.wait_for("What is your name")
-            terminal.type("\r")
-            terminal.wait_for("Your time zone")
-            terminal.type("\r")
+            up_to_the_model(terminal)
             terminal.wait_for("The model is ollama/llama3.2. Choose another")
             terminal.type("y\r")
             terminal.wait_for("2  OpenAI")
+            terminal.wait_for("0  keep ollama/llama3.2")
             terminal.type("2\r")
             terminal.wait_for("the environment, as now (OPENAI_API_KEY)")
             terminal.type("\r")
             terminal.wait_for("OpenAI refused the key.")
+            terminal.wait_for("0  keep ollama/llama3.2")
+            terminal.wait_for("Which model or provider")
             terminal.type(f"http://127.0.0.1:{server.port}\r")
             terminal.wait_for("A short name for this server [local]")
             terminal.type("\r")
             terminal.wait_for("local needs a key (LOCAL_API_KEY)")
-            terminal.wait_for("set it later): ")
+            terminal.wait_for("blank to go back): ")
             terminal.type("sk-bees\r")
-            terminal.wait_for("Where is the key to be kept")
-            terminal.type("\r")
             terminal.wait_for("1  qwen3")
             terminal.type("qwen9\r")
             terminal.wait_for("No model of the list is named so. Try qwen9 all the same")
@@ -289,7 +296,112 @@ def test_a_second_run_offers_another_model(tmp_path: Path, nobody: dict[str, str
             terminal.type("n\r")
             terminal.wait_for("Model      local/qwen9")
             assert terminal.exit_code() == 0
-    assert _config(tmp_path)[0] == "local/qwen9"
+        server.reply("ready")
+        with Terminal(tmp_path, "init", **nobody) as terminal:
+            up_to_the_model(terminal)
+            terminal.wait_for("The model is local/qwen9. Choose another")
+            terminal.type("y\r")
+            terminal.wait_for(f"1  local at {server.url}")
+            terminal.type("1\r")
+            terminal.wait_for(f"Its address (blank to go back) [{server.url}]")
+            terminal.type("\r")
+            terminal.wait_for("1  qwen3")
+            terminal.type("\r")
+            terminal.wait_for("local/qwen3 answered in")
+            terminal.type("k\r")
+            terminal.wait_for("Reach it by Telegram too")
+            terminal.type("n\r")
+            terminal.wait_for("Model      local/qwen3")
+            assert terminal.exit_code() == 0
+    provider = load_config({"HOME": str(tmp_path)}).settings.models.providers["local"]
+    assert (_config(tmp_path)[0], provider.base_url) == ("local/qwen3", server.url)
+    assert provider.api_key == "sk-bees"
+
+
+def test_a_key_can_be_set_later(tmp_path: Path, nobody: dict[str, str]) -> None:
+    """Without a key the known models of a provider are offered; nothing is called a refused key."""
+    with (
+        ProviderServer(expected_key="sk-bees") as server,
+        Terminal(tmp_path, "init", **nobody, OPENAI_BASE_URL=server.url) as terminal,
+    ):
+        terminal.wait_for("restore a backup")
+        terminal.type("\r")
+        terminal.wait_for("What is your name")
+        terminal.type("\r")
+        terminal.wait_for("Your time zone")
+        terminal.type("\r")
+        terminal.wait_for("1  OpenAI")
+        terminal.type("1\r")
+        terminal.wait_for("blank to set it later): ")
+        terminal.type("\r")
+        terminal.wait_for("OpenAI did not send its list of models. These are known:")
+        terminal.wait_for("1  gpt-5-mini")
+        terminal.type("\r")
+        terminal.wait_for("openai/gpt-5-mini did not answer: ")
+        terminal.wait_for("blank to go back): ")
+        terminal.type("\r")
+        terminal.wait_for("all the same")
+        terminal.type("y\r")
+        terminal.wait_for("Reach it by Telegram too")
+        terminal.type("\r")
+        terminal.wait_for("Model      openai/gpt-5-mini")
+        assert terminal.exit_code() == 0
+        assert "refused the key" not in terminal.shown
+
+
+def test_a_refused_key_is_asked_for_anew(tmp_path: Path, nobody: dict[str, str]) -> None:
+    """Both where the models are listed and where one is tried; the new one replaces that of `.env`."""
+    (tmp_path / ".nacre").mkdir()
+    kept = tmp_path / ".nacre" / ".env"
+    kept.write_text("OPENAI_API_KEY=sk-wrong\n")
+    settings = {"models": {"providers": {"openai": {"apiKey": "${OPENAI_API_KEY}"}}}}
+    (tmp_path / ".nacre" / "nacre.json5").write_text(json.dumps(settings))
+    with ProviderServer(models=["gpt-5-mini"], expected_key="sk-bees") as server:
+        server.reply("ready")
+        with Terminal(tmp_path, "init", **nobody, OPENAI_BASE_URL=server.url) as terminal:
+            up_to_the_model(terminal)
+            terminal.wait_for("Which model")
+            terminal.type("openai/gpt-5-mini\r")
+            terminal.wait_for("openai/gpt-5-mini did not answer: ")
+            terminal.wait_for("in place of the refused one")
+            terminal.wait_for("go back): ")
+            terminal.type("\r")
+            terminal.wait_for("all the same")
+            terminal.type("n\r")
+            terminal.wait_for("1  OpenAI")
+            terminal.type("1\r")
+            terminal.wait_for("OpenAI refused the key.")
+            terminal.wait_for("go back): ")
+            terminal.type("sk-bees\r")
+            terminal.wait_for("It is kept in ~/.nacre/.env")
+            terminal.wait_for("1  gpt-5-mini")
+            terminal.type("\r")
+            terminal.wait_for("openai/gpt-5-mini answered in")
+            terminal.type("k\r")
+            terminal.wait_for("Reach it by Telegram too")
+            terminal.type("n\r")
+            assert terminal.exit_code() == 0
+
+    assert kept.read_text() == "OPENAI_API_KEY='sk-bees'\n"
+    assert _config(tmp_path)[2] == "sk-bees"
+
+
+def test_a_server_with_a_key_without_questions(tmp_path: Path, nobody: dict[str, str]) -> None:
+    """The key is kept apart; where it is missing or wrong, nothing is written and the exit code is 2."""
+    with ProviderServer(models=["qwen3"], expected_key="sk-desk") as server:
+        server.reply("ready")
+        at = ("init", "--address", server.url)
+        missing = run_nacre(tmp_path, *at, **nobody)
+        wrong = run_nacre(tmp_path, *at, "--key-from", "DESK", DESK="sk-bees", **nobody)
+        unset = run_nacre(tmp_path, *at, "--key-from", "DESK", **nobody)
+        left = [(tmp_path / ".nacre" / name).exists() for name in (".env", "nacre.json5")]
+        right = run_nacre(tmp_path, *at, "--key-from", "DESK", DESK="sk-desk", **nobody)
+
+    assert [run.returncode for run in (missing, wrong, unset, right)] == [2, 2, 2, 0]
+    assert ("--key-from" in missing.stderr, "refused the key in DESK" in wrong.stderr) == (True, True)
+    assert left == [False, False]
+    assert _config(tmp_path) == ("local/qwen3", "", "sk-desk")
+    assert (tmp_path / ".nacre" / ".env").read_text() == "DESK='sk-desk'\n"
 
 
 def test_a_bot_without_questions_is_told_with_the_next_step(tmp_path: Path, nobody: dict[str, str]) -> None:

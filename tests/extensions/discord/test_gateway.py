@@ -14,7 +14,7 @@ from nacre.bridges.contracts.errors import BridgeError, CannotConnect, DeliveryR
 from nacre.extensions.discord.bridge import KnownChats
 from tests.extensions.discord.loopback import discord_server
 from tests.extensions.discord.people import CONTENT_INTENT, GROUP, PRIVATE, STARTED, THREAD
-from tests.extensions.discord.test_bridge_contract import discord_bridge
+from tests.extensions.discord.test_stories import discord_bridge
 from tests.servers.loopback_http import Failure
 
 pytestmark = pytest.mark.channels

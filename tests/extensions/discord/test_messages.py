@@ -14,7 +14,7 @@ from nacre.extensions.discord.bridge import Chat, Identity, is_part, read_chat, 
 from tests.bridges.channels.contract.malformed import MALFORMED, SAMPLE, broken, fed, malformed
 from tests.extensions.discord.loopback import discord_server
 from tests.extensions.discord.people import ANN, GROUP, ME, PRIVATE
-from tests.extensions.discord.test_bridge_contract import discord_bridge
+from tests.extensions.discord.test_stories import discord_bridge
 
 pytestmark = pytest.mark.channels
 

@@ -1,4 +1,4 @@
-"""The stories of all channels, told by the real library and a loopback Discord."""
+"""The stories and the bridge contract of all channels, told by the real library and a loopback Discord."""
 
 from __future__ import annotations
 
@@ -9,39 +9,42 @@ from typing import Any
 
 import pytest
 
-from nacre.bridges.contracts.bridge import Bridge
+from nacre.bridges.contracts.bridge import Bridge, Place
+from nacre.bridges.contracts.bridge_contract import BridgeContract, FarSide
+from nacre.extensions.discord.bridge import DiscordBridge
+from tests.bridges.channels.contract.served import LoopbackWorld, WorldFarSide, far_side_of
 from tests.bridges.channels.contract.stories import ChannelStories
 from tests.bridges.channels.contract.world import World
 from tests.extensions.discord.loopback import LoopbackDiscord, discord_server, point_library_to
-from tests.extensions.discord.people import ANN, GROUP, PRIVATE, THREAD
-from tests.extensions.discord.test_bridge_contract import discord_bridge
+from tests.extensions.discord.people import ANN, GROUP, PRIVATE, STARTED, THREAD, TOKEN
 
 pytestmark = pytest.mark.channels
 
 
+def discord_bridge(folder: Path, *, token: str = TOKEN, reads_content: bool = True) -> DiscordBridge:
+    """A bridge to a loopback server."""
+    return DiscordBridge(
+        account="default",
+        token=token,
+        folder=folder,
+        now=lambda: STARTED,
+        file_bytes=1_000,
+        reads_content=reads_content,
+    )
+
+
 def made(spec: dict[str, Any]) -> Bridge:
-    """The bridge to a server, in a process of its own."""
+    """The bridge to a server, in this process or in one of its own; `discord_server` undoes it here."""
     point_library_to(spec["url"])
     return discord_bridge(Path(spec["state"]) / "discord")
 
 
-class DiscordWorld:
+class DiscordWorld(LoopbackWorld[LoopbackDiscord]):
     """A `LoopbackDiscord` as the stories see it. Nobody can write to the bot before it was there once."""
 
     channel = "discord"
-    maker = "tests.extensions.discord.test_stories:made"
     ann = ANN
     keeps_messages = False
-    has_threads = True
-
-    def __init__(self, server: LoopbackDiscord, folder: Path) -> None:
-        self.server = server
-        self.spec = {"url": server.url}
-        self._folder = folder
-
-    def bridge(self) -> Bridge:
-        """A new bridge."""
-        return discord_bridge(self._folder)
 
     async def meet(self) -> None:
         """The bot shows as online."""
@@ -60,24 +63,39 @@ class DiscordWorld:
         """What she sees."""
         return self.server.shown(THREAD if thread else GROUP if group else PRIVATE)
 
-    async def server_stops(self) -> None:
-        """Nobody answers there any more."""
-        self.server.stop()
 
-    async def server_starts(self) -> None:
-        """There again."""
-        self.server.start()
+class DiscordFarSide(WorldFarSide[DiscordWorld]):
+    """Ann's private chat."""
+
+    place = Place(channel="discord", account="default", chat_id=PRIVATE)
+
+    async def cut(self) -> None:
+        """Hangs up, and knows nothing of the session any more."""
+        await self.world.server.until(lambda server: server.is_heard)
+        self.world.server.forget()
+        self.world.server.cut()
 
 
 @asynccontextmanager
-async def _world(folder: Path) -> AsyncIterator[World]:
+async def discord_world(folder: Path) -> AsyncIterator[DiscordWorld]:
+    """The world on a new server."""
     with discord_server() as server:
-        yield DiscordWorld(server, folder / "discord")
+        world = DiscordWorld(server, made)
+        world.spec |= {"url": server.url, "state": str(folder)}
+        yield world
 
 
-class TestDiscordStories(ChannelStories):
-    """A bot."""
+class TestStories(ChannelStories):
+    """The stories of every channel."""
 
     def world(self, folder: Path) -> AbstractAsyncContextManager[World]:
         """A server on loopback."""
-        return _world(folder)
+        return discord_world(folder)
+
+
+class TestBridge(BridgeContract):
+    """What every bridge must hold."""
+
+    def far_side(self) -> AbstractAsyncContextManager[FarSide]:
+        """A server on loopback."""
+        return far_side_of(discord_world, DiscordFarSide)

@@ -12,7 +12,7 @@ from nacre.bridges.channels.messages import Ignored, IncomingMessage
 from nacre.extensions.slack.bridge import key_of, message_event, mrkdwn, plain, read_message
 from tests.bridges.channels.contract.malformed import MALFORMED, SAMPLE, broken, fed, malformed
 from tests.extensions.slack.loopback import ANN, GROUP, ME, LoopbackSlack
-from tests.extensions.slack.test_bridge_contract import slack_bridge
+from tests.extensions.slack.test_stories import slack_bridge
 
 pytestmark = pytest.mark.channels
 

@@ -10,7 +10,7 @@ from nacre.bridges.contracts.bridge import Part, Place
 from nacre.bridges.contracts.bridge_contract import RecordingInbox, started
 from nacre.bridges.contracts.errors import BridgeError, CannotConnect, DeliveryRefused, NotDelivered
 from tests.extensions.slack.loopback import GROUP, PRIVATE, LoopbackSlack
-from tests.extensions.slack.test_bridge_contract import slack_bridge
+from tests.extensions.slack.test_stories import slack_bridge
 from tests.servers.loopback_http import Failure
 
 pytestmark = pytest.mark.channels

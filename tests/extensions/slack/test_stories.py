@@ -1,4 +1,4 @@
-"""The stories of all channels, told by the real library and a loopback Slack."""
+"""The stories and the bridge contract of all channels, told by the real library and a loopback Slack."""
 
 from __future__ import annotations
 
@@ -9,13 +9,22 @@ from typing import Any
 
 import pytest
 
-from nacre.bridges.contracts.bridge import Bridge
+from nacre.bridges.contracts.bridge import Bridge, Place
+from nacre.bridges.contracts.bridge_contract import BridgeContract, FarSide
+from nacre.extensions.slack.bridge import SlackBridge
+from tests.bridges.channels.contract.served import LoopbackWorld, WorldFarSide, far_side_of
 from tests.bridges.channels.contract.stories import ChannelStories
 from tests.bridges.channels.contract.world import World
-from tests.extensions.slack.loopback import ANN, GROUP, PRIVATE, LoopbackSlack
-from tests.extensions.slack.test_bridge_contract import slack_bridge
+from tests.extensions.slack.loopback import ANN, APP_TOKEN, BOT_TOKEN, GROUP, PRIVATE, LoopbackSlack
 
 pytestmark = pytest.mark.channels
+
+
+def slack_bridge(url: str, *, bot_token: str = BOT_TOKEN, app_token: str = APP_TOKEN) -> SlackBridge:
+    """A bridge to a loopback server."""
+    return SlackBridge(
+        account="default", bot_token=bot_token, app_token=app_token, server=f"{url}/api/", file_bytes=1_000
+    )
 
 
 def made(spec: dict[str, Any]) -> Bridge:
@@ -23,59 +32,59 @@ def made(spec: dict[str, Any]) -> Bridge:
     return slack_bridge(spec["url"])
 
 
-class SlackWorld:
+class SlackWorld(LoopbackWorld[LoopbackSlack]):
     """A `LoopbackSlack` as the stories see it."""
 
     channel = "slack"
-    maker = "tests.extensions.slack.test_stories:made"
     ann = ANN
-    keeps_messages = True
-    has_threads = True
-
-    def __init__(self, server: LoopbackSlack) -> None:
-        self.server = server
-        self.spec = {"url": server.url}
-
-    def bridge(self) -> Bridge:
-        """A new bridge."""
-        return made(self.spec)
-
-    async def meet(self) -> None:
-        """The server keeps what is said."""
-
-    async def part(self) -> None:
-        """It keeps it."""
 
     async def say(self, text: str, *, group: bool = False, thread: str = "") -> None:
-        """Ann says it; a thread is named by what its first message says."""
-        chat = GROUP if group else PRIVATE
-        root = next((said["ts"] for said in self.server.said[chat] if said["text"] == thread), "")
-        self.server.say(text, chat=chat, thread=root if thread else "")
+        """Ann says it, as her program escapes it; a thread is named by what its first message says."""
+        escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        chat, root = self._place(group, thread)
+        self.server.say(escaped, chat=chat, thread=root)
 
     def shown(self, *, group: bool = False, thread: str = "") -> Sequence[str]:
         """What she sees."""
+        return self.server.shown(*self._place(group, thread))
+
+    def _place(self, group: bool, thread: str) -> tuple[str, str]:
         chat = GROUP if group else PRIVATE
-        root = next((said["ts"] for said in self.server.said[chat] if said["text"] == thread), "")
-        return self.server.shown(chat, root if thread else "")
+        roots = [said["ts"] for said in self.server.said[chat] if thread and said["text"] == thread]
+        return chat, roots[0] if roots else ""
 
-    async def server_stops(self) -> None:
-        """Nobody answers there any more."""
-        self.server.stop()
 
-    async def server_starts(self) -> None:
-        """There again."""
-        self.server.start()
+class SlackFarSide(WorldFarSide[SlackWorld]):
+    """Ann's private chat."""
+
+    place = Place(channel="slack", account="default", chat_id=PRIVATE)
+
+    async def cut(self) -> None:
+        """Hangs up."""
+        await self.world.server.until(lambda server: server.is_heard)
+        self.world.server.cut()
 
 
 @asynccontextmanager
-async def _world() -> AsyncIterator[World]:
+async def slack_world(folder: Path) -> AsyncIterator[SlackWorld]:
+    """The world on a new server."""
     with LoopbackSlack() as server:
-        yield SlackWorld(server)
+        world = SlackWorld(server, made)
+        world.spec["url"] = server.url
+        yield world
 
 
-class TestSlackStories(ChannelStories):
-    """An app."""
+class TestStories(ChannelStories):
+    """The stories of every channel."""
 
     def world(self, folder: Path) -> AbstractAsyncContextManager[World]:
         """A server on loopback."""
-        return _world()
+        return slack_world(folder)
+
+
+class TestBridge(BridgeContract):
+    """What every bridge must hold."""
+
+    def far_side(self) -> AbstractAsyncContextManager[FarSide]:
+        """A server on loopback."""
+        return far_side_of(slack_world, SlackFarSide)

@@ -16,7 +16,7 @@ from nacre.bridges.contracts.bridge_contract import RecordingInbox, started
 from nacre.bridges.contracts.errors import BridgeError, DeliveryRefused, NotDelivered
 from nacre.extensions.telegram.bridge import TelegramBridge
 from tests.extensions.telegram.bot_api import GROUP, TOKEN, BotApi, Failure
-from tests.extensions.telegram.test_bridge_contract import telegram
+from tests.extensions.telegram.test_stories import telegram
 
 pytestmark = pytest.mark.channels
 
@@ -26,7 +26,7 @@ TOPIC = Place(channel="telegram", account="default", chat_id="-100200", thread_i
 
 @asynccontextmanager
 async def _running(server: BotApi) -> AsyncIterator[TelegramBridge]:
-    async with started(telegram(server), RecordingInbox()) as bridge:
+    async with started(telegram(server.url), RecordingInbox()) as bridge:
         assert isinstance(bridge, TelegramBridge)
         yield bridge
 
@@ -137,7 +137,7 @@ async def test_a_draft_that_somebody_deleted_is_sent_anew() -> None:
 async def test_a_send_under_way_is_finished_before_the_end() -> None:
     """A bridge whose listening failed does not cut off what it is sending."""
     with BotApi() as server:
-        bridge, inbox = telegram(server), RecordingInbox()
+        bridge, inbox = telegram(server.url), RecordingInbox()
         running = asyncio.create_task(bridge.start(inbox))
         await inbox.is_connected.wait()
         sending = asyncio.create_task(bridge.deliver(_part("hi")))
@@ -161,7 +161,7 @@ async def test_a_refused_token_is_a_sentence_without_it(
         if is_listening:
             server.fail("getUpdates", Failure(401))
         with pytest.raises(BridgeError, match="refused the bot's token") as refused:
-            await telegram(server, token=TOKEN if is_listening else wrong).start(RecordingInbox())
+            await telegram(server.url, token=TOKEN if is_listening else wrong).start(RecordingInbox())
     assert "HTTP Request" in caplog.text
     assert wrong not in caplog.text
     assert TOKEN not in caplog.text
@@ -174,7 +174,7 @@ async def test_a_second_listener_is_told() -> None:
     with BotApi() as server:
         server.fail("getUpdates", Failure(409))
         with pytest.raises(BridgeError, match="Stop the other program"):
-            await telegram(server).start(RecordingInbox())
+            await telegram(server.url).start(RecordingInbox())
 
 
 async def test_nothing_is_confirmed_before_it_is_on_disk() -> None:
@@ -191,9 +191,9 @@ async def test_nothing_is_confirmed_before_it_is_on_disk() -> None:
 
         inbox = Full()
         with pytest.raises(OSError, match="No space"):
-            await telegram(server).start(inbox)
+            await telegram(server.url).start(inbox)
         assert len(server.unconfirmed) == 2
-        async with started(telegram(server), again := RecordingInbox(inbox.cursor)):
+        async with started(telegram(server.url), again := RecordingInbox(inbox.cursor)):
             await again.holds(1)
             await server.until(lambda server: not server.unconfirmed)
     assert [inbound.text for inbound in again.inbound] == ["two"]
@@ -203,7 +203,7 @@ async def test_numbers_that_begin_anew_are_heard() -> None:
     """A bot that heard nothing for a week gets numbers from anywhere."""
     with BotApi() as server:
         server.say("hello again")
-        async with started(telegram(server), inbox := RecordingInbox("900000000")):
+        async with started(telegram(server.url), inbox := RecordingInbox("900000000")):
             await inbox.holds(1)
     assert [inbound.text for inbound in inbox.inbound] == ["hello again"]
 
@@ -218,7 +218,7 @@ async def test_files_come_with_their_message() -> None:
             document = {**paper, "file_id": name, "file_name": f"{name}.pdf"}
             server.say("", caption=f"see {name}", document=document, chat=GROUP)
         server.say("", document={**paper, "file_id": "d", "file_name": "d.pdf", "file_size": 99_999})
-        async with started(telegram(server), inbox := RecordingInbox()):
+        async with started(telegram(server.url), inbox := RecordingInbox()):
             await inbox.holds(4)
     [[lost], [good], [large], [larger]] = [inbound.attachments for inbound in inbox.inbound]
     assert (good.name, good.mime_type, good.data, good.problem) == ("a.pdf", "application/pdf", b"%PDF-1", "")
@@ -231,7 +231,7 @@ async def test_files_come_with_their_message() -> None:
 async def test_a_server_that_is_not_there_is_told_without_the_names_of_a_library() -> None:
     """The words are the connection's own."""
     with BotApi() as server:
-        bridge = telegram(server)
+        bridge = telegram(server.url)
     with pytest.raises(NotDelivered, match="cannot be reached") as refused:
         await bridge.start(RecordingInbox())
     assert "httpx" not in str(refused.value)

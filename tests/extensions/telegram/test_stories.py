@@ -1,4 +1,4 @@
-"""The stories of all channels, told by the real library and a loopback Bot API."""
+"""The stories and the bridge contract of all channels, told by the real library and a loopback Bot API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from nacre.bridges.contracts.bridge import Bridge
+from nacre.bridges.contracts.bridge_contract import BridgeContract, FarSide
 from nacre.extensions.telegram.bridge import TelegramBridge
+from tests.bridges.channels.contract.served import LoopbackWorld, WorldFarSide, far_side_of
 from tests.bridges.channels.contract.stories import ChannelStories
 from tests.bridges.channels.contract.world import World
 from tests.extensions.telegram.bot_api import GROUP, PRIVATE, TOKEN, BotApi
@@ -20,33 +22,21 @@ pytestmark = pytest.mark.channels
 TOPIC = 3
 
 
+def telegram(url: str, *, token: str = TOKEN, file_bytes: int = 1_000) -> TelegramBridge:
+    """A bridge to a loopback server."""
+    return TelegramBridge(account="default", token=token, server=url, file_bytes=file_bytes)
+
+
 def made(spec: dict[str, Any]) -> Bridge:
     """The bridge to a server."""
-    return TelegramBridge(account="default", token=TOKEN, server=spec["url"], file_bytes=1_000)
+    return telegram(spec["url"])
 
 
-class TelegramWorld:
+class TelegramWorld(LoopbackWorld[BotApi]):
     """A `BotApi` as the stories see it."""
 
     channel = "telegram"
-    maker = "tests.extensions.telegram.test_stories:made"
     ann = "7"
-    keeps_messages = True
-    has_threads = True
-
-    def __init__(self, server: BotApi) -> None:
-        self.server = server
-        self.spec = {"url": server.url}
-
-    def bridge(self) -> Bridge:
-        """A new bridge."""
-        return made(self.spec)
-
-    async def meet(self) -> None:
-        """The server keeps what is said."""
-
-    async def part(self) -> None:
-        """It keeps it."""
 
     async def say(self, text: str, *, group: bool = False, thread: str = "") -> None:
         """Ann says it."""
@@ -60,24 +50,36 @@ class TelegramWorld:
         here = [message for message in self.server.shown if message.chat == chat]
         return [message.text for message in here if message.asked.get("message_thread_id") == topic]
 
-    async def server_stops(self) -> None:
-        """Nobody answers there any more."""
-        self.server.stop()
 
-    async def server_starts(self) -> None:
-        """There again."""
-        self.server.start()
+class TelegramFarSide(WorldFarSide[TelegramWorld]):
+    """Ann's private chat."""
+
+    async def cut(self) -> None:
+        """Hangs up on who waits for news."""
+        await self.world.server.until(lambda server: server.is_polled)
+        self.world.server.cut()
 
 
 @asynccontextmanager
-async def _world() -> AsyncIterator[World]:
+async def telegram_world(folder: Path) -> AsyncIterator[TelegramWorld]:
+    """The world on a new server."""
     with BotApi() as server:
-        yield TelegramWorld(server)
+        world = TelegramWorld(server, made)
+        world.spec["url"] = server.url
+        yield world
 
 
-class TestTelegramStories(ChannelStories):
-    """A bot."""
+class TestStories(ChannelStories):
+    """The stories of every channel."""
 
     def world(self, folder: Path) -> AbstractAsyncContextManager[World]:
         """A server on loopback."""
-        return _world()
+        return telegram_world(folder)
+
+
+class TestBridge(BridgeContract):
+    """What every bridge must hold."""
+
+    def far_side(self) -> AbstractAsyncContextManager[FarSide]:
+        """A server on loopback."""
+        return far_side_of(telegram_world, TelegramFarSide)

@@ -13,7 +13,7 @@ from nacre.bridges.channels.messages import Ignored, IncomingMessage
 from nacre.extensions.telegram.bridge import read_message
 from tests.bridges.channels.contract.malformed import MALFORMED, SAMPLE, broken, fed
 from tests.extensions.telegram.bot_api import ANN, GROUP, ME, PRIVATE, BotApi
-from tests.extensions.telegram.test_bridge_contract import telegram
+from tests.extensions.telegram.test_stories import telegram
 
 pytestmark = pytest.mark.channels
 
@@ -178,7 +178,7 @@ async def test_broken_updates(caplog: pytest.LogCaptureFixture, count: int) -> N
                 server.post(update)
             server.say("the last one")
 
-        taken = await fed(telegram(server), feed, "the last one", seconds=120)
+        taken = await fed(telegram(server.url), feed, "the last one", seconds=120)
     reasons = [record.getMessage() for record in caplog.records if "ignored" in record.getMessage()]
     assert len(taken) - 1 + len(reasons) == count
     assert len(reasons) > count / 2

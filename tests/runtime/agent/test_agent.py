@@ -247,10 +247,10 @@ async def test_settings_that_do_not_fit_are_refused_with_their_name(tmp_path: Pa
 
 
 async def test_an_empty_message_is_not_a_turn(tmp_path: Path) -> None:
-    """Blank text without attachments is silence and no line in the transcript."""
+    """Blank text without attachments is silence and begins no transcript."""
     async with opened(tmp_path, ScriptedModel()) as agent:
         assert await agent.respond(said("  \n ")) is None
-    assert "user" not in kinds(transcript_file(tmp_path))
+    assert list(tmp_path.rglob("*.jsonl")) == []
 
 
 async def test_text_that_waits_is_read_at_once_and_keeps_its_place() -> None:

@@ -17,9 +17,8 @@ import pytest
 from nacre import Agent, Runtime, tool
 from nacre.memory.embedders.e5 import E5Embedder
 from nacre.runtime.agent.opening.assembly import assemble
-from nacre.runtime.agent.opening.author_parts import AuthorParts
+from nacre.runtime.agent.opening.author_parts import AgentKeywords, AuthorParts, SharedKeywords
 from nacre.runtime.agent.opening.shared import Shared, World
-from nacre.runtime.agent.runtime import AgentKeywords, SharedKeywords
 from nacre.runtime.contracts.errors import ConfigError, TurnBroken
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.runtime.recall.open_memory import open_memory

@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 from nacre.bridges.contracts.bridge import Place
 from nacre.runtime.contracts.inbound import Attachment, Inbound
 from nacre.runtime.ledger.file_ledger import SqliteLedger
+from nacre.runtime.ledger.ledger import FORGETS_EVERY
 from nacre.runtime.ledger.records import MOST_KEPT_IDS, LedgerUnusable, inbound_from_json, inbound_to_json
 from nacre.runtime.models.scripted import Clock, CountingIds
 
@@ -87,6 +88,10 @@ async def test_what_is_answered_is_forgotten_when_much_came_since(tmp_path: Path
             await ledger.outbox.sent(part, "id")
         assert await ledger.receive(_said(1), "k") is None
         assert await ledger.receive(_said(5), "k") is None
+        for number in range(MOST_KEPT_IDS + 5, MOST_KEPT_IDS + 10 * FORGETS_EVERY):
+            received = await ledger.receive(_said(number), "k")
+            assert received is not None
+            await ledger.finish([received], PLACE, [])
         assert await ledger.receive(_said(0, chat_id="d"), "k") is None
         assert await ledger.receive(_said(0), "k") is not None, "an id of long ago is forgotten"
         assert waits in await ledger.open_messages()

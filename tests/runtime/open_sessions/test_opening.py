@@ -41,6 +41,7 @@ async def test_a_session_that_ended_is_what_it_was(
     )
     where = route(Inbound(text="", **chat), agent_id="main", settings=SessionSettings())
     session = await opener.open(where)
+    await session.say(user_message("hi", timestamp_ms=1))
 
     ended = EndedSession(
         key=session.key,
@@ -92,6 +93,7 @@ async def test_a_strange_line_of_the_index_does_not_begin_the_conversation_anew(
 
     first = opener()
     begun = await first.open(where)
+    await begun.say(user_message("hi", timestamp_ms=1))
     await first.store.close()
     (tmp_path / "sessions.json").write_text(json.dumps({where.key: strange}))
 

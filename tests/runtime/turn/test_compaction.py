@@ -289,6 +289,7 @@ async def test_images_that_a_person_sends_count(tmp_path: Path) -> None:
     write_settings(tmp_path, window_settings(enabled=False))
     model = ScriptedModel(says("nice"))
     async with opened(tmp_path, model) as agent:
+        await agent.respond(said("hi"))
         before = await agent.respond(said("/status"))
         session = transcript_file(tmp_path)
         picture = UserMessage(

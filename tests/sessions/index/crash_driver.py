@@ -1,4 +1,4 @@
-"""Run by `test_crash.py`: forks a child for every write of a few changes of an index, kills it there.
+"""Run by `tests/faults/test_crash.py`: forks a child for every write of a few changes of an index, kills it.
 
 The parent then reads the folder as the next program would, and says what is wrong with it. One JSON line
 an attempt on stdout.

@@ -42,8 +42,8 @@ async def transcript(folder: Path, session_id: str, *, key: str | None, hour: in
         now=lambda: clock().replace(hour=hour),
         new_id=counted_ids(),
     )
-    if key is not None:
-        await journal.append_custom("nacre.session", {"key": key, "chatKind": "direct"})
+    about = {} if key is None else {"key": key, "chatKind": "direct"}
+    await journal.append_custom("nacre.session", about)
 
 
 async def test_a_new_index_is_empty(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Run by `test_crash.py`: forks a child for every write to a few transcripts, kills it there.
+"""Run by `tests/faults/test_crash.py`: forks a child for every write to a few transcripts, kills it there.
 
 The transcripts are of an older format, without a header, torn, and sound; the child opens them, appends
 to each, and goes back, names a place and forks in the sound one. The parent then opens all of them as the

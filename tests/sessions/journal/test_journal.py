@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import resource
 from pathlib import Path
 
@@ -17,10 +18,16 @@ from tests.sessions.talk import FIXTURES, HeldDisk, answer, opened, said, tickin
 
 
 async def test_a_new_transcript_begins_with_its_header(tmp_path: Path) -> None:
-    """Opening a path that does not exist writes the header at once, for the owner's eyes only."""
+    """The first durable entry writes it, the header and what was not durable, for the owner's eyes only."""
     journal = await opened(tmp_path / "agents" / "main" / "s-1.jsonl")
+    await journal.append_custom("record", {}, durable=False)
+    assert (journal.path.exists(), journal.size_bytes) == (False, 0)
+    assert not await journal.refresh()
+    await journal.append(user("hi"))
 
-    assert json.loads(journal.path.read_text()) == {
+    header, *entries = map(json.loads, journal.path.read_text().splitlines())
+    assert [entry["type"] for entry in entries] == ["custom", "message"]
+    assert header == {
         "type": "session",
         "version": 3,
         "id": "s-1",
@@ -30,7 +37,53 @@ async def test_a_new_transcript_begins_with_its_header(tmp_path: Path) -> None:
     assert journal.path.stat().st_mode & 0o777 == 0o600
     assert journal.path.parent.stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "agents").stat().st_mode & 0o777 == 0o700
-    assert (journal.tree.entries, journal.tree.branch(), journal.notices) == ((), (), ())
+    assert (len(journal.tree.branch()), journal.size_bytes) == (2, journal.path.stat().st_size)
+    assert (await journal.refresh(), journal.notices) == (False, ())
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+async def test_what_is_not_written_yet_gives_way_to_what_another_wrote(tmp_path: Path, is_new: bool) -> None:
+    """A record that waits for the next durable entry is left out, and the branch goes on behind theirs."""
+    path = tmp_path / "s.jsonl"
+    if not is_new:
+        await (await opened(path)).append(user("zero"))
+    mine, theirs = await opened(path), await opened(path)
+    await mine.append_custom("record", {}, durable=False)
+    await theirs.append(user("one"))
+    await mine.append(user("two"))
+
+    texts = ["one", "two"] if is_new else ["zero", "one", "two"]
+    assert said(mine.tree.branch()) == said((await opened(path)).tree.branch()) == texts
+    assert (len(mine.tree), mine.notices) == (len(texts), ())
+
+
+async def test_a_copy_has_what_was_not_written_yet(tmp_path: Path) -> None:
+    """A fork of a transcript that has no file yet writes it first."""
+    journal = await opened(tmp_path / "s.jsonl")
+    record = await journal.append_custom("record", {}, durable=False)
+    await journal.fork("copy.jsonl", session_id="s-2", leaf_id=record.id)
+    for name in ("s.jsonl", "copy.jsonl"):
+        assert [entry.id for entry in (await opened(tmp_path / name)).tree.branch()] == [record.id]
+
+
+async def test_a_new_file_that_could_not_be_written_leaves_nothing(tmp_path: Path) -> None:
+    """The next attempt writes the header and everything that was kept."""
+    room = [False]
+
+    def sync(descriptor: int) -> None:
+        if not room[0]:
+            raise OSError(28, "No space left on device")
+        os.fsync(descriptor)
+
+    journal = await opened(tmp_path / "s.jsonl", sync=sync)
+    await journal.append_custom("record", {}, durable=False)
+    with pytest.raises(SessionWriteFailed):
+        await journal.append(user("lost"))
+    assert not journal.path.exists()
+    room[0] = True
+    await journal.append(user("kept"))
+    again = await opened(journal.path)
+    assert (len(again.tree), said(again.tree.branch()), again.notices) == (2, ["kept"], ())
 
 
 async def test_what_was_appended_comes_back(tmp_path: Path) -> None:
@@ -112,7 +165,7 @@ async def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     """A file in the place of the folder is named in the error."""
     (tmp_path / "agents").write_text("in the way")
     with pytest.raises(SessionWriteFailed, match="agents"):
-        await opened(tmp_path / "agents" / "s.jsonl")
+        await (await opened(tmp_path / "agents" / "s.jsonl")).append(user("hi"))
 
 
 async def test_a_cancelled_append_is_finished_first(tmp_path: Path) -> None:

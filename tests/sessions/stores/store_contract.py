@@ -106,15 +106,16 @@ class StoreContract:
         assert mine.header.id == "s-1"
 
     async def test_a_transcript_may_begin_with_an_entry(self, open_store: OpenStore) -> None:
-        """Whoever creates it gives its first entry; one that is there keeps its own."""
+        """Whoever says something in it first gives its first entry; one that is there keeps its own."""
         owner = SessionOwner(key=MAIN, chat_kind="direct", is_private=True).to_record()
         mine = await open_store().transcript(FIRST, first=owner)
+        assert [entry.body for entry in mine.tree.branch()] == [owner]
+        await mine.append(user("one"))
         theirs = await open_store().transcript(FIRST, first=user("no"))
-        for each in (mine, theirs):
-            assert [entry.body for entry in each.tree.branch()] == [owner]
-        await theirs.append(user("one"))
+        assert theirs.tree.branch()[0].body == owner
+        await theirs.append(user("two"))
         assert await mine.refresh()
-        assert said(mine.tree.branch()) == ["one"]
+        assert said(mine.tree.branch()) == ["one", "two"]
 
     async def test_going_back_keeps_what_was_left(self, open_store: OpenStore) -> None:
         """The branch ends where it was gone back to; all entries are still there."""

@@ -227,7 +227,7 @@ async def test_whole_results_go_with_their_transcript(tmp_path: Path) -> None:
 
 async def test_a_transcript_under_another_name_has_the_id_that_it_tells(tmp_path: Path) -> None:
     """One that was brought along and says nothing of a key is listed by its own id, with its file."""
-    await begun(tmp_path / "odd-name.jsonl", "Eeee")
+    await (await begun(tmp_path / "odd-name.jsonl", "Eeee")).append(user("hi"))
     found = await stored_sessions(index(tmp_path))
 
     assert [(item.key, item.session_id) for item in found] == [("recovered:eeee", "Eeee")]

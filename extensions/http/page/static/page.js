@@ -24,6 +24,12 @@
       : button.closest(".said").querySelector(".markdown");
     copy(button.hasAttribute("data-copy") ? source.textContent : source.innerText, button);
   });
+  const fold = document.querySelector(".fold");
+  fold?.addEventListener("click", () => {
+    const folded = document.body.classList.toggle("folded");
+    fold.setAttribute("aria-expanded", String(!folded));
+    document.cookie = `nacre_sidebar=${folded ? "folded" : ""}; path=/; max-age=31536000; samesite=strict`;
+  });
   document.querySelector(".conversations [aria-current]")?.scrollIntoView({ block: "nearest" });
 
   const form = document.getElementById("say");
@@ -40,7 +46,10 @@
   const toEnd = () => window.scrollTo(0, document.documentElement.scrollHeight);
   let follow = true;
   window.addEventListener("scroll", () => { follow = isAtEnd(); }, { passive: true });
-  new MutationObserver(() => { if (follow) toEnd(); }).observe(log, { childList: true, subtree: true, characterData: true });
+  new MutationObserver(() => {
+    if (log.querySelector(".said")) log.querySelector(".empty")?.remove();
+    if (follow) toEnd();
+  }).observe(log, { childList: true, subtree: true, characterData: true });
 
   document.addEventListener("click", (event) => {
     const starter = event.target.closest("[data-fill]");
@@ -69,7 +78,6 @@
     fitText();
     files.value = "";
     tellFiles();
-    log.querySelector(".empty")?.remove();
     follow = true;
     toEnd();
     text.focus();

@@ -26,12 +26,26 @@ class Somebody(Protocol):
         ...
 
 
-class ServedWorld:
-    """What a `World` does with its server. `make` is the function that `maker` names."""
+class Loopback(Protocol):
+    """A server in the process of the test."""
 
-    person: Somebody
+    def start(self) -> None:
+        """Answers, at the same address each time."""
+        ...
 
-    def __init__(self, server: ServerProcess, make: Callable[[dict[str, Any]], Bridge]) -> None:
+    def stop(self) -> None:
+        """Answers no more."""
+        ...
+
+
+V = TypeVar("V")
+L = TypeVar("L", bound=Loopback)
+
+
+class MadeWorld(Generic[V]):
+    """What each `World` does with its server. `make` is the function that `maker` names."""
+
+    def __init__(self, server: V, make: Callable[[dict[str, Any]], Bridge]) -> None:
         self.server = server
         self.maker = f"{make.__module__}:{make.__name__}"
         self.spec: dict[str, Any] = {}
@@ -47,6 +61,12 @@ class ServedWorld:
     async def part(self) -> None:
         """And needs not see who is there."""
 
+
+class ServedWorld(MadeWorld[ServerProcess]):
+    """A server that is a process, and Ann, who is connected to it."""
+
+    person: Somebody
+
     async def server_stops(self) -> None:
         """Ends the server."""
         await self.server.stop()
@@ -56,6 +76,21 @@ class ServedWorld:
         """Starts it, and Ann joins."""
         await self.server.start()
         await self.person.join()
+
+
+class LoopbackWorld(MadeWorld[L]):
+    """A server in the process of the test, where Ann says what the test says."""
+
+    keeps_messages = True
+    has_threads = True
+
+    async def server_stops(self) -> None:
+        """Nobody answers there any more."""
+        self.server.stop()
+
+    async def server_starts(self) -> None:
+        """There again."""
+        self.server.start()
 
 
 S = TypeVar("S", bound=ServedWorld)

@@ -169,6 +169,54 @@ async def test_the_sidebar_leads_from_conversation_to_conversation(
         await expect(tab.get_by_role("heading", name="Where is the boat?")).to_be_attached()
 
 
+async def test_a_desk_folds_the_sidebar_and_begins_in_the_middle(page: Served) -> None:
+    """The strip of icons stays in every view and can be opened again; the first message is written beside its
+    suggestions, and the field is at the bottom from then on."""
+    page.provider.reply("Noted.")
+    async with window(page, DESK) as seen:
+        tab, sidebar = seen.page, seen.page.locator("#sidebar")
+        field, starter = tab.locator(".composer"), tab.locator(".starter").last
+        box, before = await field.bounding_box(), await starter.bounding_box()
+        assert box is not None
+        assert before is not None
+        assert 0 < box["y"] - (before["y"] + before["height"]) < 80
+        await tab.get_by_role("button", name="Sidebar").click()
+        await tab.goto(f"{page.url}/memory")
+        folded = await sidebar.bounding_box()
+        assert folded is not None
+        assert folded["width"] < 80
+        await expect(sidebar.get_by_role("link", name="Usage")).to_be_visible()
+        await expect(sidebar.get_by_label("Search everything")).to_be_hidden()
+        await seen.healthy()
+        await tab.get_by_role("button", name="Sidebar").click()
+        await expect(sidebar.get_by_label("Search everything")).to_be_visible()
+        await tab.goto(f"{page.url}/chat")
+        await tab.get_by_label("Message").fill("Hello")
+        await tab.get_by_label("Message").press("Enter")
+        await expect(tab.locator(".live .markdown")).to_contain_text("Noted.")
+        box = await field.bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] > DESK["height"] - 60
+
+
+@pytest.mark.parametrize(("size", "scheme"), SIZES)
+async def test_a_model_is_chosen_from_a_list(page: Served, size: dict[str, int], scheme: str) -> None:
+    """A click changes the model of this chat; what was begun in the field stays there."""
+    async with window(page, size, scheme=scheme) as seen:
+        tab = seen.page
+        await tab.get_by_label("Message").fill("A draft")
+        await tab.get_by_role("button", name="openai/test-model").click()
+        await seen.healthy()
+        await tab.get_by_role("button", name="offline/extractive").click()
+        await expect(tab.locator(".live .markdown")).to_contain_text("offline/extractive")
+        await expect(tab.locator(".model")).to_have_text("offline/extractive")
+        await expect(tab.locator(".empty")).to_have_count(0)
+        await expect(tab.get_by_label("Message")).to_have_value("A draft")
+        await tab.locator(".model").click()
+        await tab.get_by_role("button", name="openai/test-model").click()
+        await expect(tab.locator(".model")).to_have_text("openai/test-model")
+
+
 async def test_a_line_of_a_note_is_taken_back_where_it_stands(page: Served) -> None:
     """The button beside the line opens its history; Undo takes that line alone."""
     path = "memory/2026-01-22.md"

@@ -189,6 +189,33 @@ async def test_a_new_conversation_is_its_own_and_private(page: Served, owner: Br
     assert "MEMORY.md" in await owner.get(f"/context?session={name}")
 
 
+async def test_a_chat_shows_and_offers_its_models(page: Served, owner: Browser) -> None:
+    """The name above a chat is the model that answers there, other chats keep theirs, and a conversation in
+    which nothing was said yet has no random name."""
+    name = str((await owner.http.get("/chat/new")).url).partition("session=")[2]
+    await owner.say("/model offline/extractive", session=name, reply=None)
+    chosen, other = await owner.get(f"/chat?session={name}"), await owner.get("/chat?session=main")
+
+    def shown(text: str) -> list[str]:
+        return re.findall(r'title="Choose another model for this chat">([^<]+)<', text)
+
+    assert (shown(chosen), shown(other)) == (["offline/extractive"], ["openai/test-model"])
+    assert '{"text": "/model offline/extractive"}' in other
+    assert '{"text": "/model openai/test-model"}' in chosen
+    assert "<h1>New conversation</h1>" in chosen
+    assert '<span class="conversation-title">New conversation</span>' in other
+
+
+async def test_a_folded_sidebar_stays_folded(page: Served, owner: Browser) -> None:
+    """The cookie of the page's script is read for each view."""
+    open_view = await owner.get("/memory")
+    owner.http.cookies.set("nacre_sidebar", "folded")
+
+    assert 'class="framed"' in open_view
+    assert 'class="framed folded"' in await owner.get("/memory")
+    assert 'class="framed folded"' in await owner.get("/chat")
+
+
 async def test_an_ended_conversation_goes_on_by_a_button(tmp_path: Path) -> None:
     """It is current again under its key, with its words."""
     async with served(tmp_path, responder=lambda _request: wire.reply("Noted.")) as page:
@@ -234,6 +261,7 @@ async def test_an_empty_page_says_what_will_be_there(page: Served, owner: Browse
     for path, words in {
         "/chat": "data-fill=",
         "/memory": "No days are noted yet",
+        "/memory/overview": "Nothing is known yet",
         "/search": "Everything in one search",
         "/sessions": "No conversations yet",
         "/usage": "Nothing was spent yet",
@@ -316,7 +344,6 @@ async def test_what_waits_is_answered_on_the_page(page: Served, owner: Browser) 
 
     assert "<ins>- Buy sugar. &lt;script&gt;" in shown
     assert (written.status_code, again.status_code, rejected.status_code) == (200, 409, 200)
-    assert "may have been answered already" in again.text
     assert "Nothing is waiting." in rejected.text
     assert (page.workspace / "memory/2026-01-20.md").read_text() == "- Buy honey.\n"
 

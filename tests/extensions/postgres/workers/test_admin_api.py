@@ -150,6 +150,13 @@ async def _a_day_has_a_limit(server: LineServer, api: Any) -> None:
     server.say("and now", chat="d", sender="ann")
     await server.until(_said(3, "d"))
     assert server.shown("d") == ["hi", server.shown("d")[1], "hi"]
+    kept = api.patch("/admin/agents/user-ann", json={"maxBytes": 1}).json()
+    assert (kept["maxBytes"], kept["dailyUsd"], kept["isOverQuota"]) == (1, 2.0, True)
+    server.say("is there room", chat="d", sender="ann")
+    await server.until(_said(4, "d"))
+    assert server.shown("d")[3].startswith("I have no room left")
+    kept = api.patch("/admin/agents/user-ann", json={"maxBytes": kept["sizeBytes"] + 1_000_000}).json()
+    assert (kept["sizeBytes"] > 0, kept["isOverQuota"]) == (True, False)
 
 
 async def _talked(database_url: str) -> set[str]:
@@ -255,8 +262,8 @@ async def test_the_commands_do_the_same(tmp_path: Path, database_url: str) -> No
     assert run("create", "ann").startswith("0 user-ann is made.")
     assert "has an assistant already" in run("create", "ann")
     assert "There is no agent 'user-ben'" in run("pause", "user-ben")
-    assert run("limit", "user-ann", "--usd", "1.5") == (
-        "0 user-ann may use a day: tokens unlimited, dollars 1.5.\n"
+    assert run("limit", "user-ann", "--usd", "1.5", "--megabytes", "50") == (
+        "0 user-ann may use a day: tokens unlimited, dollars 1.5; room 50 MB.\n"
     )
     async with admin_server(tmp_path / ".nacre", database_url):
         from nacre.extensions.postgres.hosting import people_in

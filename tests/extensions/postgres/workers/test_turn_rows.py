@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from nacre.extensions.postgres.hosting import HostedAgent, hosted_agents, limit, pause
+from nacre.extensions.postgres.hosting import hosted_agents, limit, pause
 from nacre.extensions.postgres.server.database import Database, Pace
 from nacre.extensions.postgres.workers import turn_rows as statements
 from nacre.extensions.postgres.workers.stored_events import event_of, stopped
@@ -269,8 +269,7 @@ def _plan(connection: object, text: str, values: dict[str, object]) -> str:
 async def test_what_turns_use_is_limited_for_all_workers(database_url: str) -> None:
     """Each turn counts once, the next one of any worker is told, and the next day begins anew."""
     async with opened(database_url) as rows, opened(database_url) as other:
-        agent = HostedAgent("main", False, 0, 0, 0, 0)
-        await limit(rows._database, agent, 100, 0.5)
+        await limit(rows._database, "main", tokens=100, usd=0.5, max_bytes=None)
         usage = Usage(input_tokens=50, output_tokens=10, cost_usd=0.1)
 
         async def next_turn(number: int, by: TurnRows) -> TakenTurn:
@@ -286,17 +285,17 @@ async def test_what_turns_use_is_limited_for_all_workers(database_url: str) -> N
             assert await rows.finish(first, "done", usage=usage)
         assert await used() == (60, 0.1)
         second = await next_turn(2, other)
-        assert not second.is_over_quota
+        assert not second.quota_reached
         assert await rows.finish(second, "late", usage=usage)
         third = await next_turn(3, rows)
-        assert third.is_over_quota
+        assert third.quota_reached == "day"
         await rows.finish(third, "refused")
         assert (await rows.figures("main"))["agents_over_quota"] == 1
         await rows._database.write(
             lambda connection: connection.execute("UPDATE agent_quotas SET day = day - 1")
         )
         fourth = await next_turn(4, other)
-        assert not fourth.is_over_quota
+        assert not fourth.quota_reached
         await other.finish(fourth, "done", usage=replace(usage, cost_usd=0.6))
         assert await used() == (60, 0.6)
-        assert (await next_turn(5, rows)).is_over_quota, "by its cost"
+        assert (await next_turn(5, rows)).quota_reached == "day", "by its cost"

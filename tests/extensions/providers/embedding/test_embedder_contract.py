@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import math
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -35,13 +35,6 @@ EXTRAS = {
 
 INSTALLED = [name for name, needs in EXTRAS.items() if all(map(importlib.util.find_spec, needs))]
 REMOTE = ("openai", "openai in base64", "gemini", "voyage", "mistral", "ollama", "mine")
-
-
-@pytest.fixture
-def server() -> Iterator[EmbeddingServer]:
-    """A server on loopback."""
-    with EmbeddingServer() as server:
-        yield server
 
 
 def remote(server: EmbeddingServer, kind: str) -> HttpEmbedder:

@@ -7,7 +7,6 @@ import gc
 import re
 import traceback
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,6 @@ from nacre.memory.contracts.embedder import EmbeddingFailed, TextRefused
 from nacre.runtime.models.scripted import Clock
 from tests.extensions.providers.embedding.embedding_server import KEY, Answer, EmbeddingServer, opened
 from tests.servers.provider_wire import embedding
-
-
-@pytest.fixture
-def server() -> Iterator[EmbeddingServer]:
-    """A server on loopback."""
-    with EmbeddingServer() as server:
-        yield server
 
 
 async def test_a_busy_provider_is_asked_again_when_it_says(server: EmbeddingServer) -> None:

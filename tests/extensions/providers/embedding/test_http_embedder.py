@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,13 +11,6 @@ from nacre.extensions.providers.embedding.http_embedder import HttpEmbedder
 from nacre.memory.contracts.embedder import EmbeddingFailed, TextRefused
 from tests.extensions.providers.embedding.embedding_server import KEY, Answer, EmbeddingServer, opened
 from tests.servers.provider_wire import embedding
-
-
-@pytest.fixture
-def server() -> Iterator[EmbeddingServer]:
-    """A server on loopback."""
-    with EmbeddingServer() as server:
-        yield server
 
 
 @pytest.mark.parametrize("provider", ["openai", "mistral", "voyage", "ollama", "gemini"])

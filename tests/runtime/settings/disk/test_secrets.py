@@ -33,18 +33,16 @@ def test_a_key_of_the_environment_file_fills_in_a_variable(tmp_path: Path, secre
     assert stat.S_IMODE((tmp_path / ".env").stat().st_mode) == 0o600
 
 
-def test_a_key_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
-    """Neither is a file that cannot be read."""
-    keep_in_file(tmp_path / ".env", "BEES_KEY", "first")
-    with pytest.raises(ConfigError, match=r"BEES_KEY stands in .* already"):
-        keep_in_file(tmp_path / ".env", "BEES_KEY", "second")
-    before = (tmp_path / ".env").read_bytes()
+def test_a_key_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    """All other lines stay; a file that cannot be read stays whole."""
+    (tmp_path / ".env").write_text("# mine\nexport BEES_KEY=first\n\nOTHER='two\nlines'\nBEES_KEY=\n")
+    keep_in_file(tmp_path / ".env", "BEES_KEY", "second")
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / ".env").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="cannot be read"):
         keep_in_file(tmp_path / "bad" / ".env", "BEES_KEY", "x")
 
-    assert (tmp_path / ".env").read_bytes() == before
+    assert (tmp_path / ".env").read_text() == "# mine\n\nOTHER='two\nlines'\nBEES_KEY='second'\n"
     assert (tmp_path / "bad" / ".env").read_bytes() == b"\xff\xfe\x00"
 
 
@@ -57,14 +55,12 @@ def test_the_file_of_another_program_in_its_place_is_told(tmp_path: Path) -> Non
 
 
 def test_the_keyring_is_asked_for_what_the_settings_say_it_has(keyring_file: Path, tmp_path: Path) -> None:
-    """And a key that is not there is named with the way to put it there; one that is there stays."""
+    """And a key that is not there is named with the way to put it there; a new one takes its place."""
     (tmp_path / "nacre.json5").write_text(SETTINGS % "keyring:BEES_KEY")
     [told] = load_config({"HOME": str(tmp_path), "BEES_KEY": "sk-env"}, state_dir=tmp_path).notices
     assert "keyring set nacre BEES_KEY" in told
+    keep_in_keyring("BEES_KEY", "sk-wasps")
     keep_in_keyring("BEES_KEY", "sk-bees")
-    keep_in_keyring("BEES_KEY", "sk-bees")
-    with pytest.raises(ConfigError, match="has another BEES_KEY"):
-        keep_in_keyring("BEES_KEY", "sk-wasps")
 
     assert _key(tmp_path) == from_keyring("BEES_KEY") == "sk-bees"
     assert keyring_file.is_file()

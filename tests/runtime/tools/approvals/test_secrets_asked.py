@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nacre.cli.talk.display.event_lines import event_line
+from nacre.cli.talk.event_lines import event_line
 from nacre.runtime.contracts.events import ApprovalAsked, FlushEnded, ToolEnded
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.models.scripted import ScriptedModel, calls, says

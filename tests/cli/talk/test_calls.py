@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nacre.cli.talk.display.calls import Calls, changed_lines
+from nacre.cli.talk.event_lines import Calls, changed_lines
 from nacre.runtime.contracts.events import FlushEnded, ToolEnded, ToolStarted
 
 

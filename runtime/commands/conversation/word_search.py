@@ -24,8 +24,12 @@ class FoundSession(Record):
     passage: str
 
 
-async def sessions_with(store: SessionStore, words: Sequence[str]) -> list[FoundSession]:
-    """Up to `MOST_FOUND` sessions with a message that has all these words, the latest active first.
+async def sessions_with(
+    store: SessionStore, words: Sequence[str], *, most: int = MOST_FOUND, most_bytes: int | None = None
+) -> list[FoundSession]:
+    """Up to `most` sessions with a message that has all these words, the latest active first.
+
+    With `most_bytes` no more of the transcripts are read.
 
     Raises:
         SessionError: the sessions cannot be listed.
@@ -33,6 +37,10 @@ async def sessions_with(store: SessionStore, words: Sequence[str]) -> list[Found
     found: list[FoundSession] = []
     folded = [word.casefold() for word in words]
     for session in await store.sessions(with_earlier=True) if folded else ():
+        if most_bytes is not None:
+            most_bytes -= session.size_bytes or 0
+            if most_bytes < 0:
+                break
         try:
             transcript = await store.stored(session)
         except SessionError:
@@ -40,7 +48,7 @@ async def sessions_with(store: SessionStore, words: Sequence[str]) -> list[Found
         entry_id, passage = await asyncio.to_thread(_passage_with, transcript, folded)
         if passage:
             found.append(FoundSession(session=session, entry_id=entry_id, passage=passage))
-        if len(found) >= MOST_FOUND:
+        if len(found) >= most:
             break
     return found
 
