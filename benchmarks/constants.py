@@ -38,7 +38,6 @@ OTHERS: tuple[tuple[ModuleType, str, tuple[float, ...]], ...] = (
     (scoring, "ABSENT_CEILING", (1.0,)),
     (ranking, "USUAL_MIN_SCORE", (0.0,)),
     (ranking, "LEAST_SHARE", (0.0,)),
-    (contradiction, "ALIKE", (1.01,)),
     (contradiction, "LINES", (1, 4)),
     (scoring, "_VECTORS", (0.75, 0.99)),
     (scoring, "EXAMINED", (3, 12)),

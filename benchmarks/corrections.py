@@ -1,6 +1,6 @@
 """Whether a corrected fact is found before the one that it corrects, by wording, and what is marked as old.
 
-    python -m benchmarks.corrections [--misses] [--unseen]
+    python -m benchmarks.corrections [--misses] [--unseen | --third]
 
 Each half of the wordings in `corrections.toml` makes one memory: facts told in January or February, corrected
 from May to September, in daily logs among other lines, on a page under headings with days, or on a page
@@ -10,6 +10,8 @@ that are not the older one of a pair. `--misses` lists them, never those of the 
 
 `--unseen` asks about `corrections_2.toml` instead: one memory for each of five languages, of corrected facts
 and of pairs of lines that are both true. Of these, "newer first" counts those with both lines among the hits.
+`--third` asks about such pairs in `corrections.toml`, whose misses may be read. "Still first" is asked of a
+memory without the corrections: whether a fact that holds stays before what else was told of that person.
 """
 
 from __future__ import annotations
@@ -22,9 +24,10 @@ import time
 import tomllib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from nacre.extensions.providers.embedding.open_embedder import embedder_for
 from nacre.memory.contracts.records import SearchHit, SearchReport
@@ -34,6 +37,7 @@ from nacre.memory.workspace.folder import FolderWorkspace
 
 DATA = tomllib.loads(Path(__file__).with_name("corrections.toml").read_text(encoding="utf-8"))
 UNSEEN = tomllib.loads(Path(__file__).with_name("corrections_2.toml").read_text(encoding="utf-8"))
+THIRD = DATA["third"]
 HALVES = ("seen", "held_out")
 KINDS = (
     *(
@@ -112,11 +116,11 @@ def _days(chance: random.Random) -> tuple[date, date]:
     return told, date(2026, 5, 2) + timedelta(days=chance.randrange(150))
 
 
-def unseen_pairs(language: str, chance: random.Random) -> list[Pair]:
-    """The pairs of `corrections_2.toml` in one language; the kind of those that are both true is `both`."""
+def pairs_in(rows: Mapping[str, Any], chance: random.Random) -> list[Pair]:
+    """The pairs of one language in `UNSEEN` or `THIRD`; the kind of those that are both true is `both`."""
     told = []
     for section in ("corrected", "both"):
-        for row in UNSEEN[language][section]:
+        for row in rows[section]:
             first, second = _days(chance)
             kind = "both" if section == "both" else row["layout"]
             told.append(Pair(**{"was": "", **row}, kind=kind, told=first, corrected=second))
@@ -124,20 +128,20 @@ def unseen_pairs(language: str, chance: random.Random) -> list[Pair]:
 
 
 def write(folder: Path, told: Sequence[Pair], filler: Sequence[str], chance: random.Random) -> None:
-    """Daily logs and pages of these pairs."""
+    """Daily logs and pages of these pairs; a pair without a `newer` line was never corrected."""
     logs: dict[date, list[str]] = defaultdict(list)
     pages: dict[str, list[str]] = defaultdict(list)
     for pair in told:
         match pair.layout:
             case "page_log":
                 pages[pair.person] += [f"# {pair.person}", "", pair.older]
-                logs[pair.corrected].append(pair.newer)
+                logs[pair.corrected] += [pair.newer] if pair.newer else []
             case "one_page":
                 pages[pair.person] += [f"# {pair.person}", "", f"## {pair.told}", "", pair.older]
-                pages[pair.person] += ["", f"## {pair.corrected}", "", pair.newer]
+                pages[pair.person] += ["", f"## {pair.corrected}", "", pair.newer] if pair.newer else []
             case _:
                 logs[pair.told].append(pair.older)
-                logs[pair.corrected].append(pair.newer)
+                logs[pair.corrected] += [pair.newer] if pair.newer else []
     names = [pair.person for pair in told]
     for day in (date(2026, 1, 1) + timedelta(days=at) for at in range(280)):
         if not logs[day] and chance.random() < FREE_DAYS:
@@ -168,26 +172,32 @@ class Counts:
     marked: int = 0
     as_of: int = 0
     was: int = 0
+    kept: int = 0
     wrong_marks: int = 0
 
     def cells(self) -> str:
-        share = [f"{each / self.pairs:.2f}" for each in (self.newer_first, self.marked, self.as_of, self.was)]
+        counts = (self.newer_first, self.marked, self.as_of, self.was, self.kept)
+        share = [f"{each / self.pairs:.2f}" for each in counts]
         return " | ".join((*share, str(self.wrong_marks)))
 
 
-async def measured(half: str, embedder_name: str, show: bool) -> dict[str, Counts]:
-    """Writes the memories of one half, or of one language of the unseen pairs, asks them, and counts."""
+async def measured(
+    half: str, embedder_name: str, show: bool, other: Mapping[str, Any] | None = None
+) -> dict[str, Counts]:
+    """Writes the memories of one half, or of one language of an `other` file, asks them, and counts."""
     counts: dict[str, Counts] = defaultdict(Counts)
     chance = random.Random({"seen": 7, "held_out": 11}.get(half, 13))
-    unseen = half not in HALVES
-    told = unseen_pairs(half, chance) if unseen else pairs(half, chance)
-    filler = UNSEEN[half]["filler"] if unseen else DATA["filler"]
+    told = pairs_in(other[half], chance) if other else pairs(half, chance)
+    filler = other[half]["filler"] if other else DATA["filler"]
     for start in range(0, len(told), MEMORY):
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            (folder / "memory").mkdir()
-            write(folder / "memory", told[start : start + MEMORY], filler, chance)
-            await _memory(folder, told[start : start + MEMORY], embedder_name, counts, show)
+        some = told[start : start + MEMORY]
+        kept = [replace(pair, newer="") for pair in some]
+        for lines, by in ((some, chance), (kept, random.Random(start))):
+            with tempfile.TemporaryDirectory() as name:
+                folder = Path(name)
+                (folder / "memory").mkdir()
+                write(folder / "memory", lines, filler, by)
+                await _memory(folder, lines, embedder_name, counts, show)
     return counts
 
 
@@ -207,11 +217,24 @@ async def _memory(
     try:
         await engine.sync(reason="benchmark")
         for pair in told:
-            await _ask(engine, folder, pair, corrections, counts[pair.kind], show)
+            if pair.newer:
+                await _ask(engine, folder, pair, corrections, counts[pair.kind], show)
+            else:
+                await _ask_for_kept(engine, folder, pair, counts[pair.kind], show)
     finally:
         await engine.close()
         if embedder is not None:
             await embedder.close()
+
+
+async def _ask_for_kept(engine: MemoryEngine, folder: Path, pair: Pair, counts: Counts, show: bool) -> None:
+    report = await engine.search(pair.ask)
+    is_first = place_of(report.hits, folder, pair.older) == 0
+    counts.kept += is_first
+    counts.wrong_marks += sum(len(hit.superseded) for hit in report.hits)
+    if show and not is_first:
+        print(f"{pair.kind}, never corrected: {pair.ask} | {pair.older}")
+        _print_hits(report)
 
 
 async def _ask(
@@ -271,11 +294,14 @@ def main() -> None:
     parser.add_argument("--embedder", default="local", help="local, or none for words alone")
     parser.add_argument("--half", choices=HALVES, action="append")
     parser.add_argument("--unseen", action="store_true", help="ask about corrections_2.toml")
+    parser.add_argument("--third", action="store_true", help="ask about the third set")
     arguments = parser.parse_args()
-    print("| half | wording | newer first | older marked | as of | in March | wrong marks |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    for half in tuple(UNSEEN) if arguments.unseen else arguments.half or HALVES:
-        counts = asyncio.run(measured(half, arguments.embedder, arguments.misses and half == "seen"))
+    other = UNSEEN if arguments.unseen else THIRD if arguments.third else None
+    print("| half | wording | newer first | older marked | as of | in March | still first | wrong marks |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for half in tuple(other) if other else arguments.half or HALVES:
+        show = arguments.misses and (arguments.third or half == "seen")
+        counts = asyncio.run(measured(half, arguments.embedder, show, other))
         everything = Counts()
         for kind, each in counts.items():
             print(f"| {half} | {kind} | {each.cells()} |", flush=True)

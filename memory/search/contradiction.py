@@ -15,18 +15,22 @@ from itertools import permutations
 from nacre.memory.contracts.records import Chunk, Superseded, citation
 from nacre.memory.search.ranking import Ranked
 from nacre.memory.text.chunker import day_in
-from nacre.memory.text.claims import Claim, begin_alike, has_other_value, says_otherwise
+from nacre.memory.text.claims import (
+    QUESTION_MARKS,
+    Claim,
+    begin_alike,
+    has_other_value,
+    says_otherwise,
+)
 from nacre.memory.text.days.ranges import DayRange
 from nacre.memory.text.evidence import Finder, fold, stem
+from nacre.memory.text.forms.character_grams import gram_run
 from nacre.memory.text.markdown_blocks import HEADING, ITEM, outline
 from nacre.memory.text.speakers import is_chat
 from nacre.record import Record
 
 LINES = 2
 """How many lines of a hit are compared: those with most terms of the question, at least half."""
-
-ALIKE = 0.85
-"""The share of the best score from which a hit may answer as well as the first, and be newer."""
 
 HitGroup = tuple[Ranked, Sequence[Chunk]]
 """A hit, and the chunks that only repeat it."""
@@ -38,8 +42,8 @@ class Intent(Record):
     """What a wording asks for: `finder` finds its terms, `denied` are the numbers of the negated ones.
 
     `about` are the numbers of the terms that do not only name days, `names` those of them with a capital
-    letter. `until` is the last day that the wording names, if any. `asks_now`: it is a question about what
-    is so now.
+    letter, or where words are not apart the first of them. `until` is the last day that the wording names, if
+    any. `asks_state`: it is a question about what is so now, or was on those days.
     """
 
     finder: Finder
@@ -47,12 +51,7 @@ class Intent(Record):
     about: frozenset[int]
     names: frozenset[int]
     until: date | None
-    asks_now: bool
-    has_case: bool
-
-    @property
-    def may_be_changed(self) -> bool:
-        return bool((self.asks_now or self.until) and (self.names or not self.has_case))
+    asks_state: bool
 
 
 class Supersession(Record):
@@ -99,6 +98,9 @@ class _Line(Record):
         words = (word for claim in claims for word in claim.stems)
         return frozenset(stem(word.removesuffix("'s").removesuffix("’s")) for word in words)
 
+    def is_alike(self, other: _Line) -> bool:
+        return len(self.stems & other.stems) > 1
+
     @cached_property
     def above(self) -> frozenset[str]:
         texts = self.chunk.text.split("\n")
@@ -128,14 +130,18 @@ class _Sense(Record):
 def intent_of(text: str, finder: Finder, days: Sequence[DayRange], rest: str) -> Intent:
     """What `text` asks for; `rest` is what it says beside the `days` that it names."""
     claim, about = Claim(text), finder.look(rest).terms
+    capitals = (word for word in text.split() if word[0].isupper())
+    names = about & finder.look(" ".join(capitals)).terms
+    if text.lower() == text.upper() and gram_run().search(text):
+        names = about & {min(about, default=0)}  # whom a question concerns comes first, where words touch
+    until = max((span.last for span in days), default=None)
     return Intent(
         finder=finder,
         denied=claim.having(finder.terms, denied=True),
         about=about,
-        names=about & finder.look(" ".join(word for word in text.split() if word[0].isupper())).terms,
-        until=max((span.last for span in days), default=None),
-        asks_now=text.rstrip().endswith(("?", "\uff1f")) and not claim.asks_about_past,
-        has_case=text.lower() != text.upper(),
+        names=names,
+        until=until,
+        asks_state=text.endswith(QUESTION_MARKS) and (until is not None or not claim.asks_about_past),
     )
 
 
@@ -151,10 +157,9 @@ def corrected_order(
     lines = list(_lines(hits, chunks, intents))
     for right, wrong in _right_senses(lines, intents):
         hits = _put_before(hits, right, wrong)
-    hits = _latest_first(hits, lines, intents)
     first = {item.chunk_id for item, _ in hits}
     hits += others
-    for newer, older in (*_beside_undated(lines), *_told_changes(hits, chunks, intents, first)):
+    for newer, older in (*_beside_undated(lines), *_told_later(hits, chunks, intents, first)):
         hits = _in_time(hits, newer, older, intents)
     supersessions: list[Supersession] = []
     for newer, older in _later_claims(lines):
@@ -272,50 +277,49 @@ def _beside_undated(lines: Sequence[_Line]) -> Iterator[_Pair]:
                 yield newer, older
 
 
-def _told_changes(
+def _told_later(
     groups: Sequence[HitGroup],
     chunks: Mapping[int, Chunk],
     intents: Mapping[int, Intent | None],
     first: Collection[int],
 ) -> Iterator[_Pair]:
-    # Whoever tells that something has changed names whom it concerns, and mostly the thing or its old value.
-    # If not even that, what is near to the question concerns its thing.
-    asked = [
-        (chunks[item.chunk_id], item.chunk_id, intent)
+    # What was told later of the same person, in two of the same words, is so now; who tells of a change may
+    # use other words. Without a name in the question, both lines begin alike and have as much of it. What
+    # people say in a conversation is often true more than once; the note of a session quotes the owner.
+    said = [
+        line
         for item, _ in groups
-        if (intent := intents[item.chunk_id]) is not None and intent.may_be_changed
+        if (intent := intents[item.chunk_id]) is not None and intent.asks_state
+        for line in _said(chunks[item.chunk_id], item.chunk_id, intent, below=True)
+        if line.terms & (intent.names or line.terms) and line.claim.is_short and not _is_among_several(line)
     ]
-    changes = [line for one in asked for line in _changed(*one)]
-    if not changes:
-        return
-    changes.sort(key=_Line.day_or_first, reverse=True)
-    near = {item.chunk_id for item, _ in groups if item.is_near}
-    said = (
-        line for one in asked if one[1] in first for line in _said(*one, below=True) if line.claim.is_short
-    )
+    ranks = {item.chunk_id: item.is_near for item, _ in groups if item.explanation.vector_rank}
+    said.sort(key=_Line.day_or_first, reverse=True)
     for older in said:
         intent = intents[older.chunk_id]
-        if intent is None or 2 * len(older.terms) < len(intent.about) or older.claim.is_change:
+        if intent is None or older.chunk_id not in first or 2 * len(older.terms) < len(intent.about):
             continue
-        if is_chat(older.chunk.text, older.at):
-            continue
-        names = older.terms & intent.names
-        if intent.names and not names:
-            continue
-        for newer in changes:
-            if newer.day_or_first() <= older.day_or_first() or not names <= newer.terms:
+        same = older.terms & intent.names if intent.names else older.terms
+        for newer in said:
+            if newer.day_or_first() <= older.day_or_first():
+                break
+            if not same or not same <= newer.terms:
                 continue
-            is_near = bool(names) and near.issuperset((newer.chunk_id, older.chunk_id))
-            if is_near or (_are_about_one_matter(newer, older) and len(newer.stems & older.stems) > 1):
+            if not intent.names and not begin_alike(newer.claim, older.claim):
+                continue
+            tells = newer.claim.is_change
+            if ranks.get(newer.chunk_id) and ranks.get(older.chunk_id):
+                if (tells and not older.claim.is_change) or newer.is_alike(older):
+                    yield newer, older
+                continue
+            is_enough = tells or not (ranks and intent.names)
+            if is_enough and _are_about_one_matter(newer, older) and newer.is_alike(older):
                 yield newer, older
 
 
-def _changed(chunk: Chunk, chunk_id: int, intent: Intent) -> Iterator[_Line]:
-    found, texts = intent.finder.look(chunk.text).lines, chunk.text.split("\n")
-    named = [at for at, terms in found.items() if terms & intent.names or not intent.names]
-    among = [at for at in named if (claim := Claim(texts[at])).is_short and claim.is_change]
-    lines = _said(chunk, chunk_id, intent, among=among)
-    return (line for line in lines if line.day and not is_chat(chunk.text, line.at))
+def _is_among_several(line: _Line) -> bool:
+    text = line.chunk.text
+    return is_chat(text, line.at) and not text.split("\n")[line.at].startswith("> User: ")
 
 
 def _tells_of_change(newer: _Line, older: _Line) -> bool:
@@ -323,45 +327,6 @@ def _tells_of_change(newer: _Line, older: _Line) -> bool:
     words = {word for word, _ in newer.claim.words}
     over = {word for text in older.above for word, _ in Claim(text.lstrip("# ")).words}
     return newer.claim.is_change and any(words.issuperset({*thing, *over}) for thing in older.claim.values)
-
-
-def _latest_first(
-    hits: Sequence[HitGroup], lines: Sequence[_Line], intents: Mapping[int, Intent | None]
-) -> list[HitGroup]:
-    # Of hits that score alike and have as much of the question on a line as the first, the latest answers
-    # what is so now. A page without days may be newer than all, but what a log says was said on its day. What
-    # people say in a conversation is often true more than once, so there the order stays; the note of a
-    # session quotes one person, the owner.
-    if not hits or (intent := intents[hits[0][0].chunk_id]) is None or not (intent.asks_now or intent.until):
-        return list(hits)
-    best = hits[0][0].explanation.final
-    said: dict[int, _Line] = {}
-    for line in lines:
-        text = line.chunk.text
-        if is_chat(text, line.at) and not text.split("\n")[line.at].startswith("> User: "):
-            continue
-        if line.chunk_id not in said or len(line.terms) > len(said[line.chunk_id].terms):
-            said[line.chunk_id] = line
-    least = said[hits[0][0].chunk_id].terms if hits[0][0].chunk_id in said else frozenset()
-    alike = [
-        at
-        for at, (item, _) in enumerate(hits)
-        if item.explanation.final >= ALIKE * best
-        and item.chunk_id in said
-        and least <= said[item.chunk_id].terms
-    ]
-    if not least or len(alike) < 2:
-        return list(hits)
-    until = intent.until or date.max
-
-    def key(at: int) -> tuple[bool, date]:
-        day = said[hits[at][0].chunk_id].day or date.min
-        return day <= until, day
-
-    ordered = list(hits)
-    for place, at in zip(alike, sorted(alike, key=key, reverse=True), strict=True):
-        ordered[place] = _with_score(hits[at], hits[place][0].explanation.final)
-    return ordered
 
 
 def _with_score(hit: HitGroup, score: float) -> HitGroup:
@@ -399,7 +364,7 @@ def _most_said(chunk: Chunk, intent: Intent | None) -> tuple[bool, frozenset[int
     texts = chunk.text.split("\n")
     found = intent.finder.look(chunk.text).lines if intent is not None else {}
     answers = [
-        at for at in found if not (texts[at].rstrip().endswith(("?", "\uff1f")) or HEADING.match(texts[at]))
+        at for at in found if not (texts[at].rstrip().endswith(QUESTION_MARKS) or HEADING.match(texts[at]))
     ]
     best = max(answers, key=lambda at: (len(found[at]), -at), default=None)
     is_talk = _is_session(chunk) and best is not None and not texts[best].startswith(("> - ", "- "))

@@ -20,6 +20,7 @@ from nacre.memory.files.note_files import ROOT_FILES
 from nacre.memory.search.contradiction import Intent, intent_of
 from nacre.memory.search.ranking import Ranked, rank
 from nacre.memory.search.scoring import FEW_CHUNKS, Candidates, QueryFacts
+from nacre.memory.text.claims import speaker_words
 from nacre.memory.text.days.query_dates import days_and_rest
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.forms.character_grams import gram_run
@@ -92,6 +93,11 @@ def find(
 ) -> WordingResult:
     """The best `count` chunks for one wording."""
     hybrid, embedder = context.settings.hybrid, context.embedder
+    # "Where do I live?" asks about the owner, as notes say. A word that is in no note would weigh most.
+    speaker = frozenset() if "owner" in text.lower() else speaker_words(text)
+    speaker = speaker if speaker and snapshot.is_known(Atom("owner")) else frozenset()
+    if speaker:
+        text = f"{text[:-1]} Owner{text[-1]}"
     days, rest = days_and_rest(text, context.now.date())
     query = match_query(text, days)
     if query is not None:
@@ -102,7 +108,7 @@ def find(
     scale = stored_scale(meta, embedder.key if embedder is not None else "")
     bare = None if degraded else vector
     vector = scale.centered(bare) if bare is not None else None
-    finder = Finder(query) if query is not None else None
+    finder = Finder(query, for_last=speaker) if query is not None else None
     found = _candidates(snapshot, context, query, vector)
     if bare is not None:
         is_measured = embedder is not None and embedder.language_part is not None
@@ -120,6 +126,7 @@ def find(
         vector_weight=hybrid.vector_weight,
         text_weight=hybrid.text_weight,
         is_absent=absent.asks_for_them,
+        is_implied=bool(speaker),
     )
     return WordingResult(
         ranked=rank(found, facts, hybrid, count=count, min_score=context.min_score, now=context.now),

@@ -78,7 +78,8 @@ class QueryFacts(Record):
 
     `term_counts` is the number of chunks with each term, `None` if words were not searched. `chunk_count` is
     the size of the index. The weights sum to 1; the defaults 0.7 and 0.3 stand for the measured mix.
-    `is_absent` means that the name that is asked for stands nowhere.
+    `is_absent` means that the name that is asked for stands nowhere. With `is_implied`, the last term is not
+    in the question: it moves what has it forward, and lacking it makes no hit less sure.
     """
 
     term_counts: Sequence[int] | None
@@ -87,6 +88,7 @@ class QueryFacts(Record):
     vector_weight: float = 0.7
     text_weight: float = 0.3
     is_absent: bool = False
+    is_implied: bool = False
 
 
 class Mix(Record):
@@ -112,6 +114,8 @@ def mix(found: Candidates, facts: QueryFacts) -> Mix:
     rare = rarity(facts.term_counts or (), facts.chunk_count)
     first = [found.evidence[at] for at in islice(found.words, EXAMINED) if at in found.evidence]
     covered = max((share(item.terms, rare) for item in first), default=0.0)
+    if facts.is_implied and len(rare) > 1:
+        covered = min(1.0, covered / (1 - rare[-1]))
     vectors = _vector_share(covered, facts, words=top > 0) if found.cosines else 0.0
     meanings = _meaning(found)
     fits = {at: closeness(place.date, facts.days) for at, place in found.places.items()} if facts.days else {}

@@ -15,7 +15,12 @@ from nacre.memory.contracts.records import Address
 from nacre.memory.text.days.day_words import WEEKDAYS
 from nacre.memory.text.evidence import fold, stem
 from nacre.memory.text.forms.character_grams import gram_run, seamed
-from nacre.memory.text.forms.words import claim_words, stop_words_for
+from nacre.memory.text.forms.words import (
+    NAMED_STOP_WORDS,
+    claim_words,
+    claim_words_beside,
+    stop_words_for,
+)
 
 _TOKEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _MARKS_OF_CLAUSES = " ,;:.!?()\u2013\u2014\u2026\u3001\u3002\uff0c\uff1a\uff1b\uff01\uff1f"
@@ -80,6 +85,7 @@ _SECTIONS = frozenset(("facts", "preferences", "decisions", "people", "lessons",
 _OWN_HEADING = re.compile("notes (?:of the conversation|from )|noted (?:at |by a program)|asked to remember")
 """The beginnings of the headings that Nacre writes into logs."""
 _OWNER = frozenset(("user", "owner"))
+QUESTION_MARKS = ("?", "\uff1f")
 _INDEFINITE = frozenset(("a", "an", "ein", "eine", "einen", "un", "une", "una", "uno"))
 _AT = frozenset(
     (
@@ -129,14 +135,18 @@ class Claim:
         """Whether a question is in the past tense, or asks for a time or for what was before."""
         if any(sign in self._folded for sign in _table("asks about the past, among characters")):
             return True
-        return not _table("asks about the past").isdisjoint(_TOKEN.findall(self._folded))
+        words = _TOKEN.findall(self._folded)
+        if not _table("asks about the past, as its first or last word").isdisjoint((*words[:1], *words[-1:])):
+            return True
+        is_german = stop_words_for(words) is NAMED_STOP_WORDS["german"]
+        return any(word in _table("asks about the past") for word in words if word != "was" or not is_german)
 
     @cached_property
     def sentences(self) -> Sequence[Claim]:
         """The sentences of a line that is conversation, without its questions."""
         cut = _SENTENCE_END.split(f"{self._bare} ")
         parts = [part.strip() for part in cut if part.strip() and len(part) <= _MOST_CHARS]
-        return [Claim(part, in_talk=True) for part in parts if part[-1] not in "?\uff1f"]
+        return [Claim(part, in_talk=True) for part in parts if part[-1] not in QUESTION_MARKS]
 
     @cached_property
     def is_change(self) -> bool:
@@ -162,6 +172,18 @@ class Claim:
         """The numbers of the `terms`, which are word beginnings, that are asserted or `denied`."""
         words = [word for word, is_denied in self.words if is_denied is denied]
         return frozenset(at for at, term in enumerate(terms) if any(word.startswith(term) for word in words))
+
+
+def speaker_words(question: str) -> frozenset[str]:
+    """The words with which speakers name themselves, in the languages of those in a question about now."""
+    said = fold(question)
+    if not said.endswith(QUESTION_MARKS) or Claim(question).asks_about_past:
+        return frozenset()
+    tokens = frozenset(_TOKEN.findall(said))
+    whole = claim_words_beside("first person", tokens.__contains__)
+    return frozenset(
+        map(fold, whole | claim_words_beside("first person, among characters", said.__contains__))
+    )
 
 
 def labelled_rows(lines: Sequence[str]) -> Mapping[int, str]:

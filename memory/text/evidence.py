@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from nacre.memory.contracts.words import MatchQuery
-from nacre.memory.text.forms.character_grams import seamed
+from nacre.memory.text.forms.character_grams import gram_run, seamed
 from nacre.memory.text.forms.emoji import emoji_in, emoji_words
 from nacre.memory.text.forms.endings import beginning
 from nacre.memory.text.forms.letters import DIGITS, normalise
@@ -51,15 +51,17 @@ class TextEvidence(NamedTuple):
 class Finder:
     """Finds the terms of one query in many texts; `atoms` find them in the index.
 
-    Uses plain string search, because patterns take ten times as long.
+    Uses plain string search, because patterns take ten times as long. `for_last` are words, or parts of words
+    in scripts without spaces, that count as the last term beside another one: who says "I" is the owner.
     """
 
-    def __init__(self, query: MatchQuery) -> None:
+    def __init__(self, query: MatchQuery, *, for_last: Collection[str] = ()) -> None:
         written = {stem(fold(term), inflected=query.inflected): term for term in reversed(query.terms)}
         self.terms = tuple(term for term in reversed(written) if term)
         self.atoms = tuple(term_atom(written[term], inflected=query.inflected) for term in self.terms)
         self._code_forms = [*map(fold, query.code_forms)]
         self._searched = [(term, _longest_ending(term)) for term in self.terms]
+        self._for_last = [(word, -1 if gram_run().match(word) else 0) for word in for_last]
         self._has_numbers = any(map(str.isdigit, "".join(self.terms)))
         self._names = [
             _Name(text=name[:_HASH_CHARS] if HEX.fullmatch(name) else name, whole=not HEX.fullmatch(name))
@@ -86,18 +88,15 @@ class Finder:
     def _look(self, folded: str) -> TextEvidence:
         lines: dict[int, set[int]] = {}
         for number, (term, longest_ending) in enumerate(self._searched):
-            at = folded.find(term)
-            if at < 0:
-                continue
-            starts = _forms_of(term, longest_ending, folded, at)
-            line = last = 0
-            for start in starts:
-                line += folded.count("\n", last, start)
-                last = start
+            for line in _lines_with(term, longest_ending, folded):
                 if line in lines:
                     lines[line].add(number)
                 else:
                     lines[line] = {number}
+        for word, longest_ending in self._for_last if lines else ():
+            for line in _lines_with(word, longest_ending, folded):
+                if line in lines:
+                    lines[line].add(len(self.terms) - 1)
         is_exact = any(name.stands_in(folded) for name in self._names) if self._names else False
         code = frozenset(at for at, form in enumerate(self._code_forms) if _is_written(folded, form))
         if not lines and not code:
@@ -164,6 +163,15 @@ def _forms_of(term: str, longest_ending: int, text: str, at: int) -> list[int]:
                 starts.append(at)
         at = text.find(term, end)
     return starts
+
+
+def _lines_with(term: str, longest_ending: int, text: str) -> Iterator[int]:
+    at = text.find(term)
+    line = last = 0
+    for start in _forms_of(term, longest_ending, text, at) if at >= 0 else ():
+        line += text.count("\n", last, start)
+        last = start
+        yield line
 
 
 def _letter_at(text: str, at: int) -> bool:

@@ -193,9 +193,11 @@ def _with_marked_copies(hits: Sequence[SearchHit]) -> list[SearchHit]:
         if mark is not None and other is None and day is not None and new.replaces(old)
     ]
     for hit, number, text in lines if changes else ():
-        told, folded, stems = day_in_path(hit.path), text.casefold(), Claim(text).stems.keys()
-        for name, was, now, day, mark in changes:
-            if told and told <= day and name in folded and was <= stems and not now & stems:
+        told, folded = day_in_path(hit.path), text.casefold()
+        later = [change for change in changes if told and told <= change[3] and change[0] in folded]
+        stems = Claim(text).stems.keys() if later else frozenset()
+        for _, was, now, _, mark in later:
+            if was <= stems and not now & stems:
                 marks[hit.citation].setdefault(number, replace(mark, line=number))
     return [
         replace(hit, superseded=tuple(found[line] for line in sorted(found)))

@@ -153,6 +153,9 @@ class Sources:
         For a day in words, nothing is known to be replaced.
         """
         await self._read()
+        return self._superseded(lines, as_of)
+
+    def _superseded(self, lines: Sequence[str], as_of: date | str | None) -> tuple[Mark | None, ...]:
         last: dict[str, Mark] = {}
         with suppress(ValueError):
             until = date.fromisoformat(str(as_of)).isoformat() if as_of else None
@@ -161,10 +164,6 @@ class Sources:
                     last.update(dict.fromkeys(mark.keys, mark))
         found = (last.get(line_key(line)) if last else None for line in lines)
         return tuple(mark if mark is not None and mark.kind == "superseded" else None for mark in found)
-
-    async def knows_any(self) -> bool:
-        """Whether any source or mark is stored; in a workspace of hand-written notes there is none."""
-        return any(await self._read()) or any(self._marks.values())
 
     def _all_marks(self) -> tuple[Mark, ...]:
         return tuple(mark for name in sorted(self._marks) for mark in self._marks[name])
@@ -204,11 +203,24 @@ class Sources:
         self, notes: Sequence[tuple[str, Sequence[str]]]
     ) -> tuple[tuple[Source | None, ...], ...]:
         """Like `of_lines`, for several notes, each with its path."""
-        known = await self._read()
-        return tuple(
-            tuple(_source_of(known, path, line_key(line), is_heading=_is_heading(line)) for line in lines)
-            for path, lines in notes
+        return _sources_in(notes, await self._read())
+
+    async def of_hits(
+        self, report: SearchReport, notes: LineReader, as_of: date | str | None
+    ) -> tuple[tuple[tuple[Source | None, ...], tuple[Mark | None, ...]], ...]:
+        """The sources and the marks of the lines of each hit, as the notes are now.
+
+        Empty if nothing is stored, as in a workspace of hand-written notes.
+        """
+        known = await self._read()  # once, since each time looks at all files
+        if not (any(known) or any(self._marks.values())):
+            return ()
+        lines = await asyncio.gather(*(_hit_lines(notes, hit) for hit in report.hits))
+        marks = iter(self._superseded([line for of_hit in lines for line in of_hit], as_of))
+        sources = _sources_in(
+            [(hit.path, of_hit) for hit, of_hit in zip(report.hits, lines, strict=True)], known
         )
+        return tuple((each, tuple(islice(marks, len(each)))) for each in sources)
 
     async def paths_of_others(self) -> frozenset[str]:
         """The notes that ever got a line that is not the owner's word."""
@@ -242,6 +254,15 @@ class Sources:
                 self._files[name] = mark, await asyncio.to_thread(_by_key, found.data)
                 self._marks[name] = tuple(marks_from_lines(found.data))
         return [self._files[name][1] for name in names if name in self._files]
+
+
+def _sources_in(
+    notes: Sequence[tuple[str, Sequence[str]]], known: Sequence[_Known]
+) -> tuple[tuple[Source | None, ...], ...]:
+    return tuple(
+        tuple(_source_of(known, path, line_key(line), is_heading=_is_heading(line)) for line in lines)
+        for path, lines in notes
+    )
 
 
 def _by_key(data: bytes) -> _Known:
@@ -605,20 +626,14 @@ async def attributed(
     lines in the notes now, as far as `listeners` may see them; lines and hits without sources are left out,
     and notes that cannot be read.
     """
-    of_notes = [hit for hit in report.hits if hit.source == "memory"]
-    if not of_notes or not await sources.knows_any():
-        return owners_first(report, {}), {}
-    lines = await asyncio.gather(*(_hit_lines(notes, hit) for hit in of_notes))
-    found = await sources.of_notes([(hit.path, of_hit) for hit, of_hit in zip(of_notes, lines, strict=True)])
+    found = await sources.of_hits(report, notes, as_of)
     told = {
         hit.citation: visible
-        for hit, of_hit in zip(of_notes, found, strict=True)
+        for hit, (of_hit, _) in zip(report.hits, found, strict=False)
         if (visible := _visible_to(passages(of_hit, start_line=hit.start_line), listeners))
     }
-    marks = iter(await sources.superseded([line for of_hit in lines for line in of_hit], as_of=as_of))
-    count = dict(zip(map(id, of_notes), map(len, lines), strict=True))
-    hits = tuple(_marked(hit, list(islice(marks, count.get(id(hit), 0)))) for hit in report.hits)
-    return owners_first(replace(report, hits=hits), told), told
+    hits = tuple(_marked(hit, marks) for hit, (_, marks) in zip(report.hits, found, strict=False))
+    return owners_first(replace(report, hits=hits) if found else report, told), told
 
 
 def _marked(hit: SearchHit, marks: Sequence[Mark | None]) -> SearchHit:
@@ -632,6 +647,8 @@ def _marked(hit: SearchHit, marks: Sequence[Mark | None]) -> SearchHit:
 
 
 async def _hit_lines(notes: LineReader, hit: SearchHit) -> Sequence[str]:
+    if hit.source != "memory":
+        return ()
     count = hit.end_line - hit.start_line + 1
     try:
         excerpt = await notes.read(hit.path, from_line=hit.start_line, lines=count)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -27,6 +27,12 @@ def claim_words(kind: str) -> frozenset[str]:
     """The words of all languages that express a kind of claim, such as "is" or "not"."""
     languages: Mapping[str, str] = _DATA["claims"][kind]
     return frozenset(word for words in languages.values() for word in words.split(", "))
+
+
+def claim_words_beside(kind: str, is_said: Callable[[str], bool]) -> frozenset[str]:
+    """Such words of the languages of which one is said."""
+    languages = (frozenset(words.split(", ")) for words in _DATA["claims"][kind].values())
+    return frozenset().union(*(words for words in languages if any(map(is_said, words))))
 
 
 def stop_words_for(words: Collection[str]) -> frozenset[str]:

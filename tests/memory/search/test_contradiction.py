@@ -260,6 +260,59 @@ async def test_a_change_is_told_in_other_words_than_the_question(
     assert not any(superseded(report).values())
 
 
+@pytest.mark.parametrize("is_same", [True, False])
+@pytest.mark.parametrize(
+    ("question", "person", "other", "page", "log"),
+    [
+        (
+            "Where does Selma's dog stay when she travels?",
+            "Selma",
+            "Dario",
+            "Her dog stays with the neighbor when she travels.",
+            "{} takes the dog to a kennel when she travels.",
+        ),
+        (
+            "Was liest Uwe vor dem Schlafen?",
+            "Uwe",
+            "Egon",
+            "Liest vor dem Schlafen Krimis.",
+            "{} liest vor dem Schlafen Lyrik.",
+        ),
+        (
+            "which locker does ada have?",
+            "Ada",
+            "Dario",
+            "Ada has locker 205, near the door.",
+            "{} was given locker 91.",
+        ),
+        ("思思出差时狗放在哪里？", "思思", "国强", "出差时狗放在邻居家。", "{}出差时把狗送到宠物店。"),
+    ],
+)
+async def test_what_was_told_later_in_the_same_words_comes_first(
+    tmp_path: Path, question: str, person: str, other: str, page: str, log: str, is_same: bool
+) -> None:
+    """Of the same person, though nothing says that it has changed; nothing is marked, both may be true."""
+    told = f"- Rain all day.\n- {log.format(person if is_same else other)}\n"
+    report = await search(
+        tmp_path, question, embedder=WordEmbedder(), page=f"# {person}\n\n{page}\n", **{NEWER: told}
+    )
+
+    assert report.hits[0].path == (f"memory/{NEWER}.md" if is_same else "memory/page.md")
+    assert not any(superseded(report).values())
+
+
+@pytest.mark.parametrize(
+    "question", ["Where do I live?", "Wo wohne ich?", "¿Dónde está mi casa?", "我住在哪里？"]
+)
+async def test_a_question_in_the_first_person_is_about_the_owner(tmp_path: Path, question: str) -> None:
+    """What notes say of the owner stands before where others live."""
+    others = ("Anna lives in Kiel", "Boris wohnt in Bonn", "La casa de Celia está en Vigo", "大伟住在杭州")
+    notes = {f"2026-02-{day:02}": f"- {others[day % 4]}, {day}\n" for day in range(1, 29)}
+    report = await search(tmp_path, question, **notes, facts="- The owner's home: Rostock\n")
+
+    assert report.hits[0].path == "memory/facts.md"
+
+
 @pytest.mark.parametrize(("person", "is_found"), [("Ada", True), ("Dario", False)])
 async def test_a_change_far_behind_is_fetched_if_its_vector_is_near(
     tmp_path: Path, person: str, is_found: bool

@@ -5,7 +5,9 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from nacre.memory.text.claims import addresses
+import pytest
+
+from nacre.memory.text.claims import Claim, addresses
 
 PAIRS = tomllib.loads(Path(__file__).with_name("pairs_of_claims.toml").read_text(encoding="utf-8"))
 _LEAST_RECOGNIZED = 60
@@ -41,3 +43,20 @@ def test_the_head_of_a_sessions_note_claims_nothing() -> None:
     """Otherwise the id of each session would replace that of the one before."""
     assert addresses("- **Session ID**: 0198c2f0") == ()
     assert addresses("- **Ended**: 2026-03-14 09:00:00 UTC (daily)") == ()
+
+
+@pytest.mark.parametrize(
+    ("question", "is_past"),
+    [
+        ("When did Ada move?", True),
+        ("Was Ada in Kiel?", True),
+        ("Wann ist Ada umgezogen?", True),
+        ("What does Theo read before sleeping?", False),
+        ("Where is the dog when she travels?", False),
+        ("Was liest Uwe vor dem Schlafen?", False),
+        ("¿Qué lee Teo antes de dormir?", False),
+    ],
+)
+def test_words_of_time_inside_of_a_question_do_not_ask_about_the_past(question: str, is_past: bool) -> None:
+    """German "was" asks for a thing."""
+    assert Claim(question).asks_about_past is is_past
