@@ -465,7 +465,7 @@ async def test_what_is_stopped_meanwhile(
         assert agent.stop(inbound)
         assert isinstance((await turn)[-1], TurnFailed)
     kept = f"Listen:\n[{HEAD}: not readable here: the turn was stopped before it was read]"
-    found = [text for path in tmp_path.rglob("*.jsonl") for text in user_texts(path)]
+    found = [text for path in (tmp_path / "agents").rglob("*.jsonl") for text in user_texts(path)]
     assert found == ([] if message_id else [kept])
 
 
