@@ -47,7 +47,8 @@ class MadeWorld(Generic[V]):
 
     def __init__(self, server: V, make: Callable[[dict[str, Any]], Bridge]) -> None:
         self.server = server
-        self.maker = f"{make.__module__}:{make.__name__}"
+        # pytest puts the name of the checkout's folder in front of a test's module
+        self.maker = f"tests.{make.__module__.partition('tests.')[2]}:{make.__name__}"
         self.spec: dict[str, Any] = {}
         self._make = make
 
