@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 class Flags(Record):
-    """What the command line answers: a server's address, a key, fallbacks, the token of a Telegram bot."""
+    """The options of the command: a server's address, a key, fallbacks, the token of a Telegram bot."""
 
     address: str = ""
     key: Key | None = None
@@ -185,7 +185,11 @@ def _asked(invocation: Invocation) -> Chosen:
         if picked is None:
             continue
         trial = _tried(invocation, picked, asks=True)
-        while trial.is_key_refused and (key := _another_key(invocation, picked)):
+        while trial.is_key_refused:
+            refused = _secret(invocation, picked.model_name, picked.key)
+            key = _another_key(invocation, picked.model_name, refused)
+            if key is None:
+                break
             picked = replace(picked, key=key)
             trial = _tried(invocation, picked, asks=True)
         if trial.problem and not ask_whether_to_keep(picked.model_name):
@@ -236,27 +240,25 @@ def _picked(invocation: Invocation, answer: str | Offer, addresses: Mapping[str,
     if "://" in answer:
         offer = Offer(label="", provider_name="", address=answer)
         return _on_own_server(invocation, offer, addresses, is_asked=False)
-    provider = invocation.config.settings.models.providers.get(answer.partition("/")[0])
-    has_key = provider is not None and bool(provider.api_key)
-    return Chosen(model_name=answer, key=None if has_key else _key(invocation, answer))
+    key = None if _secret(invocation, answer, None) else _key(invocation, answer)
+    return Chosen(model_name=answer, key=key)
 
 
 def _of_provider(invocation: Invocation, offer: Offer) -> Chosen | None:
     """A model of a provider with a key: first the key, with which most tell what they have."""
     name, environment = offer.provider_name, invocation.config.environment
-    provider = invocation.config.settings.models.providers.get(name)
-    key = None if provider and provider.api_key else _key(invocation, model_catalog().suggested_model(name))
-    picked = Chosen(model_name=model_catalog().suggested_model(name), key=key)
+    suggested = model_catalog().suggested_model(name)
+    key = None if _secret(invocation, name, None) else _key(invocation, suggested)
+    secret = _secret(invocation, name, key)
     while True:
-        secret = _secret(invocation, picked)
         status, offered = asyncio.run(model_catalog().offered_models(name, environment, secret))
         if not secret or status not in REFUSALS:  # without one, it can be set later
             break
         invocation.warn(f"{offer.label} refused the key.")
-        key = _another_key(invocation, picked)
+        key = _another_key(invocation, suggested, secret)
         if key is None:
             return None
-        picked = replace(picked, key=key)
+        secret = key.secret
     if status != 200:
         invocation.warn(f"{offer.label} did not send its list of models. These are known:")
     model_name = ask_listed(offered, name)
@@ -272,8 +274,7 @@ def _on_own_server(
     """
     address = ask_address(offer.address) if is_asked else offer.address
     known, name = _known_addresses(invocation), ""
-    provider = invocation.config.settings.models.providers.get(offer.provider_name)
-    key, secret = None, provider.api_key if provider else ""
+    key, secret = None, _secret(invocation, offer.provider_name, None)
     while address:
         base_url, found = asyncio.run(model_catalog().probed(address, secret))
         if found.is_served and not name:
@@ -288,7 +289,7 @@ def _on_own_server(
         if found.status in REFUSALS:
             if secret:
                 invocation.warn(f"{base_url} refused the key.")
-            key = _another_key(invocation, Chosen(model_name=f"{name}/default", key=key))
+            key = _another_key(invocation, f"{name}/default", secret)
             if key is not None:
                 secret = key.secret
                 continue
@@ -298,21 +299,20 @@ def _on_own_server(
     return None
 
 
-def _secret(invocation: Invocation, chosen: Chosen) -> str:
-    """The key that a model is asked with, as far as it stands in the answers or the settings."""
-    provider = invocation.config.settings.models.providers.get(chosen.model_name.partition("/")[0])
-    return chosen.key.secret if chosen.key else provider.api_key if provider else ""
+def _secret(invocation: Invocation, name: str, key: Key | None) -> str:
+    """The key that was given, or that of a model's or provider's settings; empty if there is none."""
+    provider = invocation.config.settings.models.providers.get(name.partition("/")[0])
+    return key.secret if key else provider.api_key if provider else ""
 
 
-def _another_key(invocation: Invocation, chosen: Chosen) -> Key | None:
-    """A key in place of the one that was refused; `None` if the owner gives none, or it would not be used."""
-    refused = _secret(invocation, chosen)
-    variables = model_catalog().key_variables(chosen.model_name, is_wanted=True)
+def _another_key(invocation: Invocation, model_name: str, refused: str) -> Key | None:
+    """A key in place of the refused one; `None` if the owner gives none, or it would not be used."""
+    variables = model_catalog().key_variables(model_name, is_wanted=True)
     environment = invocation.environment
     if refused and (held := next((name for name in variables if environment.get(name) == refused), "")):
         invocation.warn(f"The key is that of {held} in the environment, which comes first. Correct it there.")
         return None
-    return _key(invocation, chosen.model_name, is_wanted=True, refused=refused)
+    return _key(invocation, model_name, is_wanted=True, refused=refused)
 
 
 def _key(

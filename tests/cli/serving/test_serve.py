@@ -101,31 +101,36 @@ def test_bindings_choose_among_the_agents_of_one_process(tmp_path: Path) -> None
     assert [key for key in keys["work"] if "bob" in key]
 
 
+def taken_over(server: LineServer, first: Path, second: Path, **variables: str) -> None:
+    """A program that serves from one home is killed; the standby of the other one answers from then on."""
+    with serving(first, **variables) as killed:
+        server.say("Who are you?", chat="one")
+        server.wait_for(lambda here: here.shown("one"))
+        with serving(second, "--standby", **variables) as standby:
+            assert standby.stdout is not None
+            assert standby.stdout.readline().startswith("Another program serves.")
+            killed.kill()
+            server.say("Who are you?", chat="two")
+            server.wait_for(lambda here: here.shown("two"))
+            standby.send_signal(signal.SIGTERM)
+            assert standby.wait(WAIT_SECONDS) == 0
+
+
 def test_a_standby_takes_over_from_a_program_that_was_killed(tmp_path: Path) -> None:
     """It says that it waits, connects nothing until then, and answers what comes afterwards."""
     path = install_line(tmp_path / "site")
     with LineServer() as server:
         line_settings(tmp_path, server.port)
-        with serving(tmp_path, PYTHONPATH=path) as first:
-            server.say("Who are you?", chat="one")
-            server.wait_for(lambda here: here.shown("one"))
-            with serving(tmp_path, "--standby", PYTHONPATH=path) as second:
-                assert second.stdout is not None
-                assert second.stdout.readline().startswith("Another program serves.")
-                first.kill()
-                server.say("Who are you?", chat="two")
-                server.wait_for(lambda here: here.shown("two"))
-                second.send_signal(signal.SIGTERM)
-                assert second.wait(WAIT_SECONDS) == 0
-            with serving(tmp_path, "--standby", PYTHONPATH=path) as alone:
-                server.say("Who are you?", chat="three")
-                server.wait_for(lambda here: here.shown("three"))
-                with serving(tmp_path, "--standby", PYTHONPATH=path) as waiting:
-                    assert waiting.stdout is not None
-                    waiting.stdout.readline()
-                    waiting.send_signal(signal.SIGTERM)
-                    assert waiting.wait(WAIT_SECONDS) == 0
-                assert alone.poll() is None
+        taken_over(server, tmp_path, tmp_path, PYTHONPATH=path)
+        with serving(tmp_path, "--standby", PYTHONPATH=path) as alone:
+            server.say("Who are you?", chat="three")
+            server.wait_for(lambda here: here.shown("three"))
+            with serving(tmp_path, "--standby", PYTHONPATH=path) as waiting:
+                assert waiting.stdout is not None
+                waiting.stdout.readline()
+                waiting.send_signal(signal.SIGTERM)
+                assert waiting.wait(WAIT_SECONDS) == 0
+            assert alone.poll() is None
 
 
 def test_a_changed_settings_file_is_read_anew(tmp_path: Path) -> None:

@@ -324,12 +324,7 @@ def test_a_key_can_be_set_later(tmp_path: Path, nobody: dict[str, str]) -> None:
         ProviderServer(expected_key="sk-bees") as server,
         Terminal(tmp_path, "init", **nobody, OPENAI_BASE_URL=server.url) as terminal,
     ):
-        terminal.wait_for("restore a backup")
-        terminal.type("\r")
-        terminal.wait_for("What is your name")
-        terminal.type("\r")
-        terminal.wait_for("Your time zone")
-        terminal.type("\r")
+        up_to_the_model(terminal, is_new=True)
         terminal.wait_for("1  OpenAI")
         terminal.type("1\r")
         terminal.wait_for("blank to set it later): ")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,7 @@ import pytest
 from nacre.bridges.queueing.batches import MAX_ATTEMPTS
 from tests.bridges.channels.contract.line_extension import install_line
 from tests.bridges.line_channel import LineServer
-from tests.cli.program import WAIT_SECONDS
-from tests.cli.serving.test_serve import line_settings, serving
+from tests.cli.serving.test_serve import line_settings, taken_over
 from tests.extensions.postgres.workers.served import gateway, settings
 from tests.extensions.postgres.workers.worker_process import started
 from tests.runtime.agents import write_settings
@@ -58,17 +56,7 @@ def test_a_standby_takes_over_from_a_gateway_that_was_killed(tmp_path: Path, dat
         for home in (first, second):
             home.mkdir()
             line_settings(home, server.port, storage={"driver": "postgres", "url": database_url})
-        with serving(first, PYTHONPATH=path) as gateway_one:
-            server.say("Who are you?", chat="one")
-            server.wait_for(lambda here: here.shown("one"))
-            with serving(second, "--standby", PYTHONPATH=path) as gateway_two:
-                assert gateway_two.stdout is not None
-                assert gateway_two.stdout.readline().startswith("Another program serves.")
-                gateway_one.kill()
-                server.say("Who are you?", chat="two")
-                server.wait_for(lambda here: here.shown("two"))
-                gateway_two.send_signal(signal.SIGTERM)
-                assert gateway_two.wait(WAIT_SECONDS) == 0
+        taken_over(server, first, second, PYTHONPATH=path)
 
 
 async def _begun(url: str, attempts: int) -> None:
