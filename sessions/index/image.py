@@ -6,7 +6,7 @@ An unreadable index is restored from its backup, its change log and the first li
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -290,9 +290,10 @@ def better_record(paths: IndexPaths, key: str, present: SessionRecord | None) ->
     return None if better.session_id in former else better
 
 
-def scanned_records(directory: Path) -> list[ScannedSession]:
-    """The sessions of a folder's readable transcripts, oldest first."""
-    found = [scanned for path in _transcripts(directory) if (scanned := _scanned(path)) is not None]
+def scanned_records(directory: Path, *, without: Collection[str] = ()) -> list[ScannedSession]:
+    """The sessions of a folder's readable transcripts, oldest first, except files named in `without`."""
+    paths = _transcripts(directory, without)
+    found = [scanned for path in paths if (scanned := _scanned(path)) is not None]
     return sorted(found, key=lambda item: (item.record.session_started_at_ms or 0, item.record.updated_at_ms))
 
 
@@ -322,14 +323,17 @@ def _follows(
     return record.session_id not in known and started_ms[record.session_id] >= present_ms
 
 
-def _transcripts(directory: Path) -> list[Path]:
+def _transcripts(directory: Path, without: Collection[str] = ()) -> list[Path]:
     if not directory.is_dir():
         return []
     with reported("list", directory):
         return sorted(
             path
             for path in directory.iterdir()
-            if path.suffix == ".jsonl" and path.is_file() and not path.is_symlink()
+            if path.suffix == ".jsonl"
+            and path.name not in without
+            and path.is_file()
+            and not path.is_symlink()
         )
 
 

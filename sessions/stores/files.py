@@ -152,17 +152,19 @@ TAIL_BYTES = 65_536
 async def stored_sessions(index: SessionIndex, *, with_earlier: bool = True) -> list[StoredSession]:
     """The sessions of an index, latest activity first.
 
-    `with_earlier` reads the beginning of each transcript in the folder to find those that no key refers to.
+    `with_earlier` reads the beginning of each transcript in the folder that is no key's current one.
 
     Raises:
         SessionWriteFailed: the folder or the index cannot be read.
     """
     records = await index.all()
-    scanned = await asyncio.to_thread(scanned_records, index.directory) if with_earlier else []
     current = {record.session_id for record in records.values()}
     named = {name: key for key, record in records.items() for name in record.previous_session_ids}
     found = [_current(index, key, record) for key, record in records.items()]
-    found += [_earlier(index, item, named) for item in scanned if item.record.session_id not in current]
+    if with_earlier:
+        names = {session.transcript for session in found}
+        scanned = await asyncio.to_thread(scanned_records, index.directory, without=names)
+        found += [_earlier(index, item, named) for item in scanned if item.record.session_id not in current]
     return sorted(found, key=lambda session: session.active_at_ms, reverse=True)
 
 
