@@ -39,7 +39,13 @@ from nacre.runtime.contracts.clock import owner_zone
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.providers.opening import ProviderMissing, missing_extra, model_catalog
 from nacre.runtime.providers.provider import Offer
-from nacre.runtime.settings.config import MODEL_VARIABLE, SETTINGS_FILE, load_config, settings_file
+from nacre.runtime.settings.config import (
+    MODEL_VARIABLE,
+    OFFLINE_NAMES,
+    SETTINGS_FILE,
+    load_config,
+    settings_file,
+)
 from nacre.runtime.settings.disk.json5_edits import with_value
 from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE, has_keyring, keep_in_file, keep_in_keyring
 from nacre.runtime.settings.disk.settings_file import settings_as_written
@@ -56,7 +62,7 @@ if TYPE_CHECKING:
 
 
 class Flags(Record):
-    """What the run says itself: a server's address, a model, a key, fallbacks, the token of a Telegram bot."""
+    """What the run says: the address of a server, a model, a key, fallbacks, the token of a Telegram bot."""
 
     address: str = ""
     model_name: str = ""
@@ -99,6 +105,8 @@ def set_up_by_itself(invocation: Invocation, flags: Flags) -> Chosen:
         ConfigError: the settings cannot be changed.
     """
     config = invocation.config
+    if flags.model_name in OFFLINE_NAMES:
+        return Chosen()
     kept, base_url = config.settings.agent.model.primary.strip(), ""
     if kept and flags.model_name in ("", kept) and not (flags.address or flags.key or flags.fallbacks):
         return Chosen(model_name=kept)
