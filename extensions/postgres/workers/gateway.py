@@ -9,10 +9,12 @@ from contextlib import aclosing, asynccontextmanager, suppress
 
 from nacre.extensions.postgres.server.connections import DatabaseError
 from nacre.extensions.postgres.server.database import Database, shared_database
-from nacre.extensions.postgres.workers.stored_events import event_of, stopped
+from nacre.extensions.postgres.workers.stored_events import events_of, stopped
+from nacre.extensions.postgres.workers.streams import HeardStream, heard
 from nacre.extensions.postgres.workers.turn_rows import Asked, Outcome, TurnKey, TurnRows, id_of_turn
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.events import ApprovalAsked, Event, MessageJoined
+from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.settings.config import Config
 
@@ -29,11 +31,12 @@ log = logging.getLogger(__name__)
 
 
 class _Awaited:
-    """A turn whose outcome is awaited, and the approvals that were already asked for."""
+    """A turn whose outcome is awaited: what came of it, and the approvals that were already asked for."""
 
     def __init__(self) -> None:
-        self.found = asyncio.Queue[ApprovalAsked | Outcome]()
+        self.found = asyncio.Queue[Event | Outcome]()
         self.asked: set[str] = set()
+        self.stream = HeardStream()
 
 
 class HandedOver:
@@ -51,11 +54,12 @@ class HandedOver:
         self._process = database.process
         self._asked: dict[TurnKey, bool] = {}
         self._process.asked = self._asked
-        self._notifications = database.notifications(self._on_notification)
+        self._channel = f"nacre_{random_id().replace('-', '_')}"
+        self._notifications = database.notifications(self._on_notification, self._channel)
         self._looking = asyncio.create_task(self._look())
 
     async def stream(self, agent: Agent, inbound: Inbound) -> AsyncGenerator[Event, None]:
-        """Yields the questions of a turn that a worker runs, and its last event.
+        """Yields the events of a turn that a worker runs; all but the last one and questions may be missing.
 
         Commands run in the gateway. While the database is unreachable or the agent is paused, this waits; the
         message stays in the ledger.
@@ -72,18 +76,20 @@ class HandedOver:
         key = agent.id, asked.id
         self._running[session] = asked.id
         try:
-            async with aclosing(self._found(key, is_new=asked.is_new)) as several:
-                async for found in several:
-                    if isinstance(found, ApprovalAsked):
-                        yield found
-                        await _sent(self._rows.told(key, found))
-                    else:
-                        outcome = found
+            awaited = self._awaited[key] = _Awaited()
+            if not asked.is_new or not self._notifications.is_listening:  # it may be over
+                self._changed.set()
+            while not isinstance(found := await awaited.found.get(), Outcome):
+                yield found
+                if isinstance(found, ApprovalAsked):
+                    await _sent(self._rows.told(key, found))
         finally:
+            self._awaited.pop(key, None)
             self._running.pop(session, None)
-        for name in outcome.heard:
+        for name in found.heard:
             yield MessageJoined(inbound_id=name)
-        yield event_of(outcome.text)
+        for event in events_of(found.text, heard_chars=awaited.stream.heard_chars):
+            yield event
 
     def runs_here(self, agent: Agent, inbound: Inbound) -> bool:
         """Whether a message is a command. For other messages, workers count the failed attempts."""
@@ -107,7 +113,7 @@ class HandedOver:
 
     async def close(self) -> None:
         """Stops waiting. The turns continue; a message that is submitted again finds its outcome."""
-        self._process.asked = None
+        self._process.asked, self._process.stream = None, ""
         await asyncio.gather(*self._sending)
         self._looking.cancel()
         with suppress(asyncio.CancelledError):
@@ -120,7 +126,13 @@ class HandedOver:
         task.add_done_callback(self._sending.discard)
 
     def _on_notification(self, payload: str) -> None:
-        if payload in ("", "ended"):
+        if (piece := heard(payload)) is not None:
+            key, fence, begin, text = piece
+            if (awaited := self._awaited.get(key)) is not None:
+                for event in awaited.stream.read(fence, begin, text):
+                    awaited.found.put_nowait(event)
+        elif payload in ("", "ended"):
+            self._process.stream = self._channel
             self._changed.set()
             self._asked.update(dict.fromkeys(self._asked, False))
 
@@ -140,17 +152,6 @@ class HandedOver:
             except DatabaseError as error:
                 log.warning("no worker could be asked; this is tried again: %s", error)
             await asyncio.sleep(PAUSE_SECONDS)
-
-    async def _found(self, key: TurnKey, *, is_new: bool) -> AsyncGenerator[ApprovalAsked | Outcome, None]:
-        awaited = self._awaited[key] = _Awaited()
-        if not is_new or not self._notifications.is_listening:  # it may be over
-            self._changed.set()
-        try:
-            while not isinstance(found := await awaited.found.get(), Outcome):
-                yield found
-            yield found
-        finally:
-            self._awaited.pop(key, None)
 
     async def _look(self) -> None:
         while True:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple, TypeAlias
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ASK: LiteralString = """
-INSERT INTO turns (agent, id, session_key, inbound, is_redelivered)
-VALUES (%(agent)s, %(id)s, %(key)s, %(inbound)s, %(is_redelivered)s) ON CONFLICT DO NOTHING
+INSERT INTO turns (agent, id, session_key, inbound, is_redelivered, stream)
+VALUES (%(agent)s, %(id)s, %(key)s, %(inbound)s, %(is_redelivered)s, %(stream)s) ON CONFLICT DO NOTHING
 RETURNING pg_notify('nacre_turns', 'asked')::text
 """
 CLAIM: LiteralString = """
@@ -54,7 +54,7 @@ WITH free AS MATERIALIZED (
 SELECT claimed.agent, id, fence, tries, inbound, is_redelivered, ARRAY(
     SELECT json_build_array(turn_words.number, name)::text FROM turn_words
     WHERE turn_words.agent = claimed.agent AND turn = id ORDER BY turn_words.number), session_key,
-    quota_reached(claimed.agent), lane.*
+    quota_reached(claimed.agent), stream, lane.*
 FROM claimed LEFT JOIN LATERAL
     lane_take(claimed.agent, session_key, 'turn ' || id, %(process)s) AS lane ON TRUE
 """
@@ -86,12 +86,17 @@ FINISH: LiteralString = f"""{_LEFT}, counted AS (
 UPDATE turns SET state = 'done', outcome = %(outcome)s, inbound = '', done_at = clock_timestamp()
 WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s
     AND (state = 'running' OR state = 'done' AND outcome = %(outcome)s)
-RETURNING pg_notify('nacre_turns', 'ended')::text, EXISTS (
-    SELECT FROM turns AS next WHERE next.agent = turns.agent AND next.session_key = turns.session_key
-        AND next.state = 'waiting')
+RETURNING (SELECT count(pg_notify(%(stream)s, payload)) FROM unnest(%(payloads)s::text[]) AS payload),
+    pg_notify('nacre_turns', 'ended')::text, EXISTS (
+        SELECT FROM turns AS next WHERE next.agent = turns.agent AND next.session_key = turns.session_key
+            AND next.state = 'waiting')
 """
 """Succeeds also if the outcome was stored before and the answer was lost. Counts the usage of the turn once.
-Returns whether its session has another turn."""
+Sends its last events. Returns whether its session has another turn."""
+NOTIFY: LiteralString = """
+SELECT pg_notify(channel, payload)::text
+FROM unnest(%(channels)s::text[], %(payloads)s::text[]) AS each (channel, payload)
+"""
 STOP: LiteralString = """
 UPDATE turns SET state = 'done', outcome = %(outcome)s, inbound = '', done_at = clock_timestamp()
 WHERE agent = %(agent)s AND session_key = %(key)s AND state <> 'done'
@@ -197,7 +202,7 @@ class TakenTurn(Record):
     """A turn that a worker holds, with the fence that distinguishes it from earlier workers.
 
     `tries` counts the workers that claimed it and became silent, including this one. `words` is the number of
-    the last message that had joined it.
+    the last message that had joined it. `stream` is the channel on which its events are heard, if anywhere.
     """
 
     agent_id: str
@@ -208,6 +213,7 @@ class TakenTurn(Record):
     tries: int
     words: int = 0
     quota_reached: str = ""
+    stream: str = ""
 
     @property
     def key(self) -> TurnKey:
@@ -234,8 +240,7 @@ class Kept(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The outcome of a turn, as `event_of` reads it, and the names of the messages that joined it and that it
-    read."""
+    """The outcome of a turn, for `events_of`, and the names of messages that joined it and that it read."""
 
     text: str
     heard: tuple[str, ...]
@@ -257,6 +262,7 @@ class TurnRows:
             key=session_key,
             inbound=inbound_to_json(inbound),
             is_redelivered=inbound.redelivered,
+            stream=self._database.process.stream,
         )
         return Asked(turn_id, is_new=bool(rows))
 
@@ -277,20 +283,21 @@ class TurnRows:
             mine=[f"{agent_id} {turn_id}" for agent_id, turn_id in mine],
             seconds=progress_seconds,
         )
-        for agent_id, *_, key, _, fence, line, name, transcript, lines, size_bytes in rows:
+        for agent_id, *_, key, _, _, fence, line, name, transcript, lines, size_bytes in rows:
             if fence is not None:
                 lane = TakenLane(fence, line, name, transcript, lines, size_bytes)
                 process.taken_lanes[agent_id, key] = lane
         turns = []
         for row in rows:
             try:
-                turns.append(_taken(*row[:9]))
+                turns.append(_taken(*row[:10]))
             except (KeyError, TypeError, ValueError) as error:
                 log.warning("the turn %s of %s cannot be read: %s", row[1], row[0], error)
                 key = row[0], row[7]
                 lanes = {key: process.taken_lanes.pop(key).fence} if key in process.taken_lanes else {}
                 place = {"agent": row[0], "id": row[1], "fence": row[2]}
-                await self._run(FINISH, **place, **_columns(lanes), **_used(None), outcome=unreadable())
+                ended = {"outcome": unreadable(), "stream": "", "payloads": []}
+                await self._run(FINISH, **place, **_columns(lanes), **_used(None), **ended)
         return turns
 
     async def is_paused(self, agent_id: str) -> bool:
@@ -325,15 +332,26 @@ class TurnRows:
         """Extends the time after which others may claim a turn without progress."""
         await self._run(PROGRESS, **turn.place, seconds=progress_seconds)
 
+    async def notify(self, payloads: Sequence[tuple[str, str]]) -> None:
+        """Sends payloads, each on its channel."""
+        channels, texts = map(list, zip(*payloads, strict=True))
+        await self._run(NOTIFY, channels=channels, payloads=texts)
+
     async def finish(
-        self, turn: TakenTurn, outcome: str, lanes: LaneFences = _NO_LANES, usage: Usage | None = None
+        self,
+        turn: TakenTurn,
+        outcome: str,
+        lanes: LaneFences = _NO_LANES,
+        usage: Usage | None = None,
+        payloads: Sequence[str] = (),
     ) -> Kept | None:
         """Stores the outcome and frees the turn's lanes; `None` if another worker took or ended the turn.
 
-        `usage` counts for the agent's quota.
+        `usage` counts for the agent's quota. `payloads` are the last ones of its stream.
         """
-        rows = await self._run(FINISH, **turn.place, **_columns(lanes), **_used(usage), outcome=outcome)
-        return Kept(has_next=bool(rows[0][1])) if rows else None
+        ended = {"outcome": outcome, "stream": turn.stream, "payloads": list(payloads)}
+        rows = await self._run(FINISH, **turn.place, **_columns(lanes), **_used(usage), **ended)
+        return Kept(has_next=bool(rows[0][2])) if rows else None
 
     async def give_back(
         self, turn: TakenTurn, *, is_counted: bool, pause_seconds: float, lanes: LaneFences = _NO_LANES
@@ -424,6 +442,7 @@ def _taken(
     said: list[str],
     session_key: str,
     quota_reached: str,
+    stream: str,
 ) -> TakenTurn:
     inbound, words = inbound_from_json(body), [json.loads(each) for each in said]
     if fence == 1:
@@ -440,6 +459,7 @@ def _taken(
         tries=tries,
         words=last,
         quota_reached=quota_reached,
+        stream=stream,
     )
 
 
