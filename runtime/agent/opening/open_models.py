@@ -13,7 +13,7 @@ from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.models.cooldown import CooldownFile
 from nacre.runtime.models.failover import Candidate, ModelChain, Patience
 from nacre.runtime.providers.opening import open_transcribers, price_entry, settled_budget
-from nacre.runtime.settings.config import Config
+from nacre.runtime.settings.config import OFFLINE_NAMES, Config
 from nacre.runtime.settings.disk.auth_profiles import AuthProfile
 from nacre.runtime.turn.inbound_message import VoiceNotes
 
@@ -58,9 +58,12 @@ def open_models(
             patience=patience,
         )
 
+    def named(name: str) -> ChatModel:
+        return offline if name in OFFLINE_NAMES else model_named(name)
+
     def connected(first_name: str) -> ModelChain:
         names = model_names(replace(config, model_name=first_name))
-        return chain([model_named(name) for name in names])
+        return chain([named(name) for name in names])
 
     def opened(model: ChatModel | str) -> ModelChain:
         if not isinstance(model, str):
@@ -68,7 +71,7 @@ def open_models(
         return chain([offline]) if model == offline.name else connected(model)
 
     if given:
-        default = chain([model_named(each) if isinstance(each, str) else each for each in given])
+        default = chain([named(each) if isinstance(each, str) else each for each in given])
     else:
         default = connected(config.model_name) if config.model_name else chain([offline])
     return ChosenModels(
@@ -87,7 +90,10 @@ def _known_models(config: Config, default_name: str, offline_name: str) -> Known
     providers = [name.partition("/")[0] for name in names if name != offline_name]
     return KnownModels(
         names=names,
-        aliases={entry.alias: name for name, entry in agent.models.items() if entry.alias.strip()},
+        aliases={
+            "offline": offline_name,
+            **{entry.alias: name for name, entry in agent.models.items() if entry.alias.strip()},
+        },
         providers=list(
             dict.fromkeys([*providers, *config.settings.models.providers, *config.auth.providers])
         ),
