@@ -34,6 +34,7 @@ def test_a_plain_name_and_a_choice_mean_the_same(tmp_path: Path) -> None:
     assert model_names(config(tmp_path, {"primary": "openai/a"})) == ("openai/a",)
 
 
+@pytest.mark.covers("A20-1")
 def test_who_is_asked_in_which_order(tmp_path: Path) -> None:
     """The wanted model, the fallbacks, the settings' own; each once; a model for one run alone is alone."""
     choice = {"primary": "openai/a", "fallbacks": ["b/x", " ", "openai/a", "c/y"]}
