@@ -174,6 +174,12 @@ class Claim:
         return frozenset(at for at, term in enumerate(terms) if any(word.startswith(term) for word in words))
 
 
+@lru_cache(maxsize=2048)  # the same lines are hits of many questions
+def claim_of(line: str) -> Claim:
+    """The claim of a line; what it computes on demand is kept."""
+    return Claim(line)
+
+
 def speaker_words(question: str) -> frozenset[str]:
     """The words with which speakers name themselves, in the languages of those in a question about now."""
     said = fold(question)
