@@ -72,7 +72,13 @@ class _Line(Record):
     at: int
     own: frozenset[int]
     terms: frozenset[int]
-    claim: Claim
+    text: str
+    sentence: Claim | None = None
+
+    @cached_property
+    def claim(self) -> Claim:
+        """What the line claims, or one `sentence` of it."""
+        return self.sentence or claim_of(self.text)
 
     @property
     def number(self) -> int:
@@ -195,7 +201,7 @@ def _lines(
         lines = [line for line in lines if 2 * len(line.terms) >= len(intent.about)]
         for line in sorted(lines, key=lambda line: (-len(line.terms), line.at))[:LINES]:
             is_one = line.claim.is_statement
-            yield from [line] if is_one else [replace(line, claim=one) for one in line.claim.sentences]
+            yield from [line] if is_one else [replace(line, sentence=one) for one in line.claim.sentences]
 
 
 def _said(chunk: Chunk, chunk_id: int, intent: Intent) -> Iterator[_Line]:
@@ -207,8 +213,7 @@ def _said(chunk: Chunk, chunk_id: int, intent: Intent) -> Iterator[_Line]:
         own = found.get(at, frozenset()) & intent.about
         if not texts[at] or HEADING.match(texts[at]) or not (own or in_headings):
             continue
-        claim = claim_of(texts[at])
-        line = _Line(chunk=chunk, chunk_id=chunk_id, at=at, own=own, terms=own, claim=claim)
+        line = _Line(chunk=chunk, chunk_id=chunk_id, at=at, own=own, terms=own, text=texts[at])
         if in_headings:
             over = (intent.finder.look(text).terms for text in line.headings)
             line = replace(line, terms=intent.about & own.union(*over))

@@ -34,7 +34,8 @@ _SINCE = re.compile(r",\s+(?:since|seit|depuis|desde|dal|sinds|с)\s+\d{4}-\d\d-
 _SESSION_HEAD = re.compile(r"- \*\*(?:Session ID|Ended)\*\*: ")
 _EMPHASIS = re.compile(r"[*_`]+")
 _LABELLED = re.compile(r"([^:\uff1a=|]{1,60}?)\s*(?::(?=\s)|\uff1a|=|\u2192)\s*(.+)")
-_UNSPACED_IS = re.compile("(.{2,12}?)[是は](.+)")
+_UNSPACED_IS = re.compile("(.{2,12}?)[是は]([^を]+)$")
+"""Before "を" stands the object of a verb: 拓也は犬を飼っている does not say what 拓也 is."""
 _TALK = re.compile(r"[?!\uff1f\uff01]|\w{4}[.\u2026]\s+\S|\u3002\s*\w")
 """Marks of a question, an exclamation, or several sentences."""
 _SENTENCE_END = re.compile(r"(?<=[.!?\u2026][\s])|(?<=[\u3002\uff1f\uff01])")

@@ -222,14 +222,11 @@ class Sources:
         return tuple((each, tuple(islice(marks, len(each)))) for each in sources)
 
     async def _lines_of(self, hits: Sequence[SearchHit], notes: LineReader) -> list[Sequence[str]]:
-        from nacre.memory.files.note_files import content_lines  # slow, and only a search needs it
+        from nacre.memory.text.chunker import decode_markdown  # slow, and only a search needs it
 
         # The notes of the workspace are read in one step.
-        names = dict.fromkeys(hit.path for hit in hits if hit.source == "memory")
-        found = await self.workspace.read_notes(list(names))
-        whole = {
-            name: content_lines(note.data) for name, note in found.items() if isinstance(note, NoteBytes)
-        }
+        found = await self.workspace.read_notes(list({hit.path for hit in hits if hit.source == "memory"}))
+        whole = {at: decode_markdown(note.data) for at, note in found.items() if isinstance(note, NoteBytes)}
         return [
             whole[hit.path][hit.start_line - 1 : hit.end_line]
             if hit.path in whole
@@ -302,15 +299,15 @@ class _Month(NamedTuple):
 
 
 def _month(data: bytes) -> _Month:
-    month = _Month(tuple(from_lines(data)), by_key := {})
-    for stored in month.stored:
+    all_stored, by_key = tuple(from_lines(data)), dict[str, _Told]()
+    for stored in all_stored:
         source = stored.source
         for key in stored.keys:
             told = by_key.setdefault(key, _Told(source, {}))
             told.latest = told.here[stored.path] = source
             told.of_others = told.of_others if source.is_owners_word else source
             told.is_accepted |= source.is_by_owner
-    return month
+    return _Month(all_stored, by_key)
 
 
 def _told(known: _Known, key: str) -> tuple[list[_Told], bool]:
