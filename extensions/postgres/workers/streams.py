@@ -51,15 +51,13 @@ class SentStream:
     def __init__(self, turn: TakenTurn) -> None:
         self.channel = turn.stream
         self._place = [*turn.key, turn.fence]
-        self._events: list[Event] = []
+        self.events: list[Event] = []
+        """Those that were not taken yet."""
         self.sent_chars = 0
 
-    def put(self, event: Event) -> None:
-        self._events.append(event)
-
     def take(self) -> Iterator[str]:
-        """The payloads with the events that were put since the last call."""
-        events, self._events = self._events, []
+        """The payloads with the events since the last call."""
+        events, self.events = self.events, []
         text = "".join(_lines(events))
         while text:
             head = json.dumps([*self._place, self.sent_chars]) + "\n"
@@ -83,7 +81,7 @@ class Sender:
         if not stream.channel or isinstance(event, _IN_ROWS):
             return
         begins = not stream.sent_chars and stream not in self._waiting
-        stream.put(event)
+        stream.events.append(event)
         self._waiting[stream] = None
         now = asyncio.get_running_loop().time()
         due_at = now if begins else max(now, self._sent_at + GATHER_SECONDS)

@@ -51,7 +51,7 @@ def sent(*events: Event, fence: int = 1) -> list[str]:
     """The payloads of a worker that sends after each event."""
     stream, payloads = SentStream(TakenTurn(**{**vars(TURN), "fence": fence})), []
     for event in events:
-        stream.put(event)
+        stream.events.append(event)
         payloads += stream.take()
     return payloads
 
@@ -87,7 +87,7 @@ def test_texts_are_sent_together() -> None:
         call_id="1", tool_name="read", is_error=True, summary="no", result="x" * 50_000, error=OSError("no")
     )
     for event in (TextStreamed(text="a"), TextStreamed(text="b"), ended):
-        stream.put(event)
+        stream.events.append(event)
     events = read(stream.take())
 
     assert events == [TextStreamed(text="ab"), ended]
