@@ -30,6 +30,10 @@ from nacre.runtime.contracts.inbound import Reply
 from nacre.sessions.contracts.errors import SessionStoreRefused, SessionTakenOver
 from nacre.sessions.contracts.messages import Usage, usage_from_json
 
+QUOTA_TEXTS = {
+    "day": "I have used up what I may use today. Send this again after midnight (UTC).",
+    "storage": "I have no room left for conversations and notes. Ask whoever runs this service for more.",
+}
 TORN = "A part of the answer was lost on its way."
 _ERRORS: Mapping[str, type[AgentError]] = {
     kind.__name__: kind
@@ -82,10 +86,7 @@ def gone() -> str:
 
 def over_quota(reached: str) -> str:
     """Of a turn of an agent that has reached the limit of its `day` or its `storage`."""
-    text = "I have used up what I may use today. Send this again after midnight (UTC)."
-    if reached == "storage":
-        text = "I have no room left for conversations and notes. Ask whoever runs this service for more."
-    return json.dumps({"kind": "refused", "text": text})
+    return json.dumps({"kind": "refused", "text": QUOTA_TEXTS[reached]})
 
 
 def usage_of(ending: Event | None) -> Usage | None:

@@ -52,10 +52,11 @@ class SentStream:
         self.channel = turn.stream
         self._place = [*turn.key, turn.fence]
         self.events: list[Event] = []
+        """Those that were not taken yet."""
         self.sent_chars = 0
 
     def take(self) -> Iterator[str]:
-        """The payloads with the events that were put since the last call."""
+        """The payloads with the events since the last call."""
         events, self.events = self.events, []
         text = "".join(_lines(events))
         while text:

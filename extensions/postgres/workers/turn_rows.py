@@ -61,7 +61,16 @@ FROM claimed LEFT JOIN LATERAL
 """Claims turns of all agents, each the first of its session: waiting ones, those of silent processes, those
 without progress, and those of this process that it does not know because the answer to a claim was lost.
 Returns the messages that joined them, and takes the lane of the session, if it is free."""
-IS_PAUSED: LiteralString = "SELECT 1 FROM paused_agents WHERE agent = %(agent)s"
+ADMISSION: LiteralString = """
+SELECT EXISTS (SELECT FROM paused_agents WHERE agent = %(agent)s), quota_reached(%(agent)s), EXISTS (
+    SELECT FROM processes WHERE places > 0 AND alive_until > clock_timestamp())
+"""
+_COUNT: LiteralString = """
+    UPDATE agent_quotas AS quota SET day = (clock_timestamp() AT TIME ZONE 'UTC')::date,
+        tokens = CASE day WHEN (clock_timestamp() AT TIME ZONE 'UTC')::date THEN tokens ELSE 0 END
+            + %(tokens)s,
+        usd = CASE day WHEN (clock_timestamp() AT TIME ZONE 'UTC')::date THEN usd ELSE 0 END + %(usd)s"""
+COUNT: LiteralString = f"{_COUNT} WHERE quota.agent = %(agent)s"
 _LEFT: LiteralString = """
 WITH left_lanes AS (
     UPDATE lanes SET held_until = '-infinity'
@@ -75,11 +84,7 @@ UPDATE turns SET state = 'waiting', tries = tries - %(uncounted)s, process = NUL
     due_at = clock_timestamp() + make_interval(secs => %(seconds)s)
 WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s AND state = 'running'
 """
-FINISH: LiteralString = f"""{_LEFT}, counted AS (
-    UPDATE agent_quotas AS quota SET day = (clock_timestamp() AT TIME ZONE 'UTC')::date,
-        tokens = CASE day WHEN (clock_timestamp() AT TIME ZONE 'UTC')::date THEN tokens ELSE 0 END
-            + %(tokens)s,
-        usd = CASE day WHEN (clock_timestamp() AT TIME ZONE 'UTC')::date THEN usd ELSE 0 END + %(usd)s
+FINISH: LiteralString = f"""{_LEFT}, counted AS ({_COUNT}
     FROM turns WHERE quota.agent = %(agent)s AND turns.agent = %(agent)s AND id = %(id)s
         AND turns.fence = %(fence)s AND state = 'running'
 )
@@ -99,7 +104,7 @@ FROM unnest(%(channels)s::text[], %(payloads)s::text[]) AS each (channel, payloa
 """
 STOP: LiteralString = """
 UPDATE turns SET state = 'done', outcome = %(outcome)s, inbound = '', done_at = clock_timestamp()
-WHERE agent = %(agent)s AND session_key = %(key)s AND state <> 'done'
+WHERE agent = %(agent)s AND session_key = %(key)s AND state <> 'done' AND %(id)s IN (id, '')
 RETURNING pg_notify('nacre_turns', 'ended')::text, pg_notify('nacre_turns', 'said')::text
 """
 LOOK: LiteralString = """
@@ -233,6 +238,14 @@ class Asked(NamedTuple):
     is_new: bool
 
 
+class Admission(NamedTuple):
+    """Whether an agent is paused, the limit that it has reached, if any, and whether a worker lives."""
+
+    is_paused: bool
+    quota_reached: str
+    has_workers: bool
+
+
 class Kept(NamedTuple):
     """A stored outcome: whether another turn of its session waits."""
 
@@ -300,9 +313,15 @@ class TurnRows:
                 await self._run(FINISH, **place, **_columns(lanes), **_used(None), **ended)
         return turns
 
-    async def is_paused(self, agent_id: str) -> bool:
-        """Whether an agent is paused, so that none of its turns starts."""
-        return bool(await self._run(IS_PAUSED, agent=agent_id))
+    async def admission(self, agent_id: str) -> Admission:
+        """Whether a turn of an agent may start, and who could run it."""
+        [row] = await self._run(ADMISSION, agent=agent_id)
+        return Admission(*row)
+
+    async def count(self, agent_id: str, usage: Usage) -> None:
+        """Counts what an agent used outside of workers for its quota."""
+        values = {"agent": agent_id, **_used(usage)}
+        await self._database.write(lambda connection: connection.execute(COUNT, values))
 
     async def say_into(self, agent_id: str, turn_id: str, inbound: Inbound) -> None:
         """Adds a message to a turn, wherever it runs, unless the turn is over."""
@@ -363,9 +382,9 @@ class TurnRows:
         values = {"uncounted": 0 if is_counted else 1, "seconds": pause_seconds, **_columns(lanes)}
         await self._run(GIVE_BACK, **turn.place, **values)
 
-    async def stop(self, agent_id: str, session_key: str, outcome: str) -> None:
-        """Ends all turns of a session with an outcome. Later writes of their workers are refused."""
-        await self._run(STOP, agent=agent_id, key=session_key, outcome=outcome)
+    async def stop(self, agent_id: str, session_key: str, outcome: str, turn_id: str = "") -> None:
+        """Ends a turn, or all of a session, with an outcome. Later writes of their workers are refused."""
+        await self._run(STOP, agent=agent_id, key=session_key, outcome=outcome, id=turn_id)
 
     async def forget_over(self, most: int = 5_000) -> None:
         """Removes turns of all agents that ended more than `KEPT_SECONDS` ago, in batches."""
