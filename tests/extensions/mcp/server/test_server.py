@@ -15,12 +15,13 @@ import pytest
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.folder import FolderWorkspace
 from tests.cli.program import environment, run_here
+from tests.libraries import needs
 from tests.runtime.agents import write_settings
 
 if TYPE_CHECKING:
     from mcp import ClientSession
 
-pytest.importorskip("mcp", reason="the extra mcp is not installed: make protocols")
+needs("mcp", why="the extra mcp is not installed: make protocols")
 
 FACT = "- The boat is called Halcyon."
 
