@@ -79,7 +79,7 @@ async def test_only_an_owners_token_opens_it(home: Path) -> None:  # noqa: F811 
         stranger = tokens.add("stranger", agent_id="main", is_owner=False, now=NOW)
         other = tokens.add("other", agent_id="work", is_owner=True, now=NOW)
         ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(verify=False) as client:
             said = {
                 token: await client.post(url, json=ask, headers={"authorization": f"Bearer {token}"})
                 for token in ("nonsense", stranger, other)
