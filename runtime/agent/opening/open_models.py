@@ -44,7 +44,14 @@ def open_models(
         first_byte_seconds=config.settings.agent.model_first_byte_seconds,
     )
 
-    def chain(models: Sequence[ChatModel]) -> ModelChain:
+    def opened(model: ChatModel | str) -> ChatModel:
+        if not isinstance(model, str):
+            return model
+        return offline if model in OFFLINE_NAMES else model_named(model)
+
+    def chain(named: Sequence[ChatModel | str]) -> ModelChain:
+        models = [opened(each) for each in named]
+
         def budget(model: ChatModel) -> ContextBudget:
             return settled_budget(config.settings.agent, model, is_fallback=model is not models[0])
 
@@ -58,26 +65,16 @@ def open_models(
             patience=patience,
         )
 
-    def named(name: str) -> ChatModel:
-        return offline if name in OFFLINE_NAMES else model_named(name)
-
-    def connected(first_name: str) -> ModelChain:
-        names = model_names(replace(config, model_name=first_name))
-        return chain([named(name) for name in names])
-
-    def opened(model: ChatModel | str) -> ModelChain:
-        if not isinstance(model, str):
+    def chain_of(model: ChatModel | str) -> ModelChain:
+        if not isinstance(model, str) or model == offline.name:
             return chain([model])
-        return chain([offline]) if model == offline.name else connected(model)
+        return chain(model_names(replace(config, model_name=model)))
 
-    if given:
-        default = chain([named(each) if isinstance(each, str) else each for each in given])
-    else:
-        default = connected(config.model_name) if config.model_name else chain([offline])
+    default = chain(given) if given else chain_of(config.model_name or offline)
     return ChosenModels(
         default,
         known=_known_models(config, default.first.model.name, offline.name),
-        open_chain=opened,
+        open_chain=chain_of,
         is_model=lambda name: bool(price_entry(name)),
     )
 

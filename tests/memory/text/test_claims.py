@@ -39,6 +39,12 @@ def test_pairs_that_did_not_shape_the_rule() -> None:
     assert sum(_replaces(*pair) for pair in unseen["corrections"]) >= len(unseen["corrections"]) - 2
 
 
+def test_the_topic_of_a_verb_with_an_object_has_no_value() -> None:
+    """Who keeps a dog may keep a goldfish; が, に and other particles stay without a rule."""
+    assert Claim("拓也は犬を飼っている。").values == {}
+    assert Claim("金庫の番号は四七一一。").values == {("金庫の番号",): frozenset({"四七一一"})}
+
+
 def test_the_head_of_a_sessions_note_claims_nothing() -> None:
     """Otherwise the id of each session would replace that of the one before."""
     assert addresses("- **Session ID**: 0198c2f0") == ()

@@ -365,7 +365,7 @@ async def test_a_usage_over_the_window_counts_when_the_estimate_agrees(tmp_path:
     )
     async with opened(tmp_path, model) as agent:
         for _ in range(2):
-            await agent.respond(said(LONG_MEASURING * 560))
+            await agent.respond(said(LONG_MEASURING * 520))
         events = await events_of(agent, said("hi"))
     model.assert_complete()
 
