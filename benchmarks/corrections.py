@@ -1,6 +1,6 @@
 """Whether a corrected fact is found before the one that it corrects, by wording, and what is marked as old.
 
-    python -m benchmarks.corrections [--misses] [--unseen | --third]
+    python -m benchmarks.corrections [--misses] [--unseen | --third | --fourth]
 
 Each half of the wordings in `corrections.toml` makes one memory: facts told in January or February, corrected
 from May to September, in daily logs among other lines, on a page under headings with days, or on a page
@@ -10,7 +10,8 @@ that are not the older one of a pair. `--misses` lists them, never those of the 
 
 `--unseen` asks about `corrections_2.toml` instead: one memory for each of five languages, of corrected facts
 and of pairs of lines that are both true. Of these, "newer first" counts those with both lines among the hits.
-`--third` asks about such pairs in `corrections.toml`, whose misses may be read. "Still first" is asked of a
+`--third` asks about such pairs in `corrections.toml`, whose misses may be read, and `--fourth` about those of
+six languages in `corrections_2.toml`. "Still first" is asked of a
 memory without the corrections: whether a fact that holds stays before what else was told of that person.
 """
 
@@ -35,9 +36,11 @@ from nacre.memory.contracts.settings import resolve_settings
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.workspace.folder import FolderWorkspace
 
-DATA = tomllib.loads(Path(__file__).with_name("corrections.toml").read_text(encoding="utf-8"))
-UNSEEN = tomllib.loads(Path(__file__).with_name("corrections_2.toml").read_text(encoding="utf-8"))
-THIRD = DATA["third"]
+DATA, UNSEEN = (
+    tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+    for name in ("corrections.toml", "corrections_2.toml")
+)
+THIRD, FOURTH = DATA["third"], UNSEEN.pop("fourth")
 HALVES = ("seen", "held_out")
 KINDS = (
     *(
@@ -295,8 +298,14 @@ def main() -> None:
     parser.add_argument("--half", choices=HALVES, action="append")
     parser.add_argument("--unseen", action="store_true", help="ask about corrections_2.toml")
     parser.add_argument("--third", action="store_true", help="ask about the third set")
+    parser.add_argument("--fourth", action="store_true", help="ask about the fourth set")
     arguments = parser.parse_args()
-    other = UNSEEN if arguments.unseen else THIRD if arguments.third else None
+    others = (
+        (arguments.unseen, UNSEEN),
+        (arguments.third, THIRD),
+        (arguments.fourth, FOURTH),
+    )
+    other = next((rows for is_chosen, rows in others if is_chosen), None)
     print("| half | wording | newer first | older marked | as of | in March | still first | wrong marks |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for half in tuple(other) if other else arguments.half or HALVES:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import permutations
 
 from nacre.memory.contracts.records import Chunk, Superseded, citation
@@ -19,13 +19,14 @@ from nacre.memory.text.claims import (
     QUESTION_MARKS,
     Claim,
     begin_alike,
+    claim_of,
     has_other_value,
     says_otherwise,
 )
 from nacre.memory.text.days.ranges import DayRange
 from nacre.memory.text.evidence import Finder, fold, stem
 from nacre.memory.text.forms.character_grams import gram_run
-from nacre.memory.text.markdown_blocks import HEADING, ITEM, outline
+from nacre.memory.text.markdown_blocks import HEADING, ITEM, Headings, outline
 from nacre.memory.text.speakers import is_chat
 from nacre.record import Record
 
@@ -63,13 +64,21 @@ class Supersession(Record):
 
 
 class _Line(Record):
-    """A line of a hit. `at` counts from 0; `terms` are the numbers of the question's terms in it."""
+    """A line of a hit. `at` counts from 0; `terms` are the numbers of the question's terms in it and in the
+    headings above, `own` those in it."""
 
     chunk: Chunk
     chunk_id: int
     at: int
+    own: frozenset[int]
     terms: frozenset[int]
-    claim: Claim
+    text: str
+    sentence: Claim | None = None
+
+    @cached_property
+    def claim(self) -> Claim:
+        """What the line claims, or one `sentence` of it."""
+        return self.sentence or claim_of(self.text)
 
     @property
     def number(self) -> int:
@@ -78,10 +87,7 @@ class _Line(Record):
     @cached_property
     def headings(self) -> Sequence[str]:
         """The headings above the line, outermost first, perhaps with repeats."""
-        text = self.chunk.text
-        before = text.split("\n")[: self.at + 1] if "#" in text else ()
-        inside = outline(before).headings.path_over(self.at, self.at)
-        return (*self.chunk.heading_path, *inside)
+        return (*self.chunk.heading_path, *_headings(self.chunk.text).path_over(self.at, self.at))
 
     @cached_property
     def day(self) -> date | None:
@@ -94,7 +100,7 @@ class _Line(Record):
     @cached_property
     def stems(self) -> frozenset[str]:
         """The stems of the line and of the headings above, without "'s"."""
-        claims = (self.claim, *(Claim(text.lstrip("# ")) for text in self.above))
+        claims = (self.claim, *(claim_of(text.lstrip("# ")) for text in self.above))
         words = (word for claim in claims for word in claim.stems)
         return frozenset(stem(word.removesuffix("'s").removesuffix("’s")) for word in words)
 
@@ -129,7 +135,7 @@ class _Sense(Record):
 
 def intent_of(text: str, finder: Finder, days: Sequence[DayRange], rest: str) -> Intent:
     """What `text` asks for; `rest` is what it says beside the `days` that it names."""
-    claim, about = Claim(text), finder.look(rest).terms
+    claim, about = claim_of(text), finder.look(rest).terms
     capitals = (word for word in text.split() if word[0].isupper())
     names = about & finder.look(" ".join(capitals)).terms
     if text.lower() == text.upper() and gram_run().search(text):
@@ -191,37 +197,38 @@ def _lines(
         intent, chunk = intents[item.chunk_id], chunks[item.chunk_id]
         if intent is None:
             continue
-        lines = [
-            line for line in _said(chunk, item.chunk_id, intent) if 2 * len(line.terms) >= len(intent.about)
-        ]
+        lines = [line for line in _said(chunk, item.chunk_id, intent) if line.own]
+        lines = [line for line in lines if 2 * len(line.terms) >= len(intent.about)]
         for line in sorted(lines, key=lambda line: (-len(line.terms), line.at))[:LINES]:
             is_one = line.claim.is_statement
-            yield from [line] if is_one else [replace(line, claim=one) for one in line.claim.sentences]
+            yield from [line] if is_one else [replace(line, sentence=one) for one in line.claim.sentences]
 
 
-def _said(
-    chunk: Chunk, chunk_id: int, intent: Intent, *, below: bool = False, among: Sequence[int] | None = None
-) -> Iterator[_Line]:
-    # The lines, or those `among` them, with a term of the question, with those of the headings above: "car:
-    # Golf" below "# Ada". With `below`, also lines whose headings alone have one.
-    if among is not None and not among:
-        return
+def _said(chunk: Chunk, chunk_id: int, intent: Intent) -> Iterator[_Line]:
+    # The lines with a term of the question, or below headings with one: "car: Golf" below "# Ada".
     texts, found = chunk.text.split("\n"), intent.finder.look(chunk.text).lines
     in_headings = any(found[at] & intent.about for at in found if HEADING.match(texts[at]))
     in_headings = in_headings or any(intent.finder.look(text).terms for text in chunk.heading_path)
-    for at in among or (range(len(texts)) if below and in_headings else found):
-        terms = found.get(at, frozenset()) & intent.about
-        if HEADING.match(texts[at]) or not (terms or (below and texts[at])):
+    for at in range(len(texts)) if in_headings else found:
+        own = found.get(at, frozenset()) & intent.about
+        if not texts[at] or HEADING.match(texts[at]) or not (own or in_headings):
             continue
-        line = _Line(chunk=chunk, chunk_id=chunk_id, at=at, terms=terms, claim=Claim(texts[at]))
+        line = _Line(chunk=chunk, chunk_id=chunk_id, at=at, own=own, terms=own, text=texts[at])
         if in_headings:
             over = (intent.finder.look(text).terms for text in line.headings)
-            line = replace(line, terms=intent.about & terms.union(*over))
+            line = replace(line, terms=intent.about & own.union(*over))
         yield line
+
+
+@lru_cache(maxsize=256)
+def _headings(text: str) -> Headings:
+    return outline(text.split("\n") if "#" in text else ()).headings
 
 
 def _right_senses(lines: Sequence[_Line], intents: Mapping[int, Intent | None]) -> Iterator[tuple[int, int]]:
     # A contrary hit that has more of the question stays first.
+    if not any(denied for line in lines for _, denied in line.claim.words):
+        return
     senses: dict[int, _Sense] = {}
     for line in lines:
         intent, known = intents[line.chunk_id], senses.get(line.chunk_id, _Sense())
@@ -290,7 +297,7 @@ def _told_later(
         line
         for item, _ in groups
         if (intent := intents[item.chunk_id]) is not None and intent.asks_state
-        for line in _said(chunks[item.chunk_id], item.chunk_id, intent, below=True)
+        for line in _said(chunks[item.chunk_id], item.chunk_id, intent)
         if line.terms & (intent.names or line.terms) and line.claim.is_short and not _is_among_several(line)
     ]
     ranks = {item.chunk_id: item.is_near for item, _ in groups if item.explanation.vector_rank}
@@ -325,7 +332,7 @@ def _is_among_several(line: _Line) -> bool:
 def _tells_of_change(newer: _Line, older: _Line) -> bool:
     # "Ada told me that the car changed" concerns "car: Golf" below the heading "Ada".
     words = {word for word, _ in newer.claim.words}
-    over = {word for text in older.above for word, _ in Claim(text.lstrip("# ")).words}
+    over = {word for text in older.above for word, _ in claim_of(text.lstrip("# ")).words}
     return newer.claim.is_change and any(words.issuperset({*thing, *over}) for thing in older.claim.values)
 
 

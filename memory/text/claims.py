@@ -34,7 +34,8 @@ _SINCE = re.compile(r",\s+(?:since|seit|depuis|desde|dal|sinds|с)\s+\d{4}-\d\d-
 _SESSION_HEAD = re.compile(r"- \*\*(?:Session ID|Ended)\*\*: ")
 _EMPHASIS = re.compile(r"[*_`]+")
 _LABELLED = re.compile(r"([^:\uff1a=|]{1,60}?)\s*(?::(?=\s)|\uff1a|=|\u2192)\s*(.+)")
-_UNSPACED_IS = re.compile("(.{2,12}?)[是は](.+)")
+_UNSPACED_IS = re.compile("(.{2,12}?)[是は]([^を]+)$")
+"""Before "を" stands the object of a verb: 拓也は犬を飼っている does not say what 拓也 is."""
 _TALK = re.compile(r"[?!\uff1f\uff01]|\w{4}[.\u2026]\s+\S|\u3002\s*\w")
 """Marks of a question, an exclamation, or several sentences."""
 _SENTENCE_END = re.compile(r"(?<=[.!?\u2026][\s])|(?<=[\u3002\uff1f\uff01])")
@@ -172,6 +173,12 @@ class Claim:
         """The numbers of the `terms`, which are word beginnings, that are asserted or `denied`."""
         words = [word for word, is_denied in self.words if is_denied is denied]
         return frozenset(at for at, term in enumerate(terms) if any(word.startswith(term) for word in words))
+
+
+@lru_cache(maxsize=2048)  # the same lines are hits of many questions
+def claim_of(line: str) -> Claim:
+    """The claim of a line; what it computes on demand is kept."""
+    return Claim(line)
 
 
 def speaker_words(question: str) -> frozenset[str]:
@@ -380,7 +387,9 @@ def _values(bare: str) -> Iterator[tuple[Thing, frozenset[str]]]:
         yield _thing(thing), _value(value)
         return
     if (labelled := _LABELLED.match(bare)) and _is_one(labelled[2]):
-        yield _thing(labelled[1]), _value(labelled[2])
+        first = _SEVERAL.split(labelled[2], 1)[0].strip()
+        # "boat: none; the Petrel was a mistake"
+        yield _thing(labelled[1]), _value(first if is_not(fold(first)) else labelled[2])
     start = 0
     for end in (*(mark.start() for mark in _CLAUSE.finditer(bare)), len(bare)):
         clause = bare[start:end].lstrip(_MARKS_OF_CLAUSES)

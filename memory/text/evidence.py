@@ -10,6 +10,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from nacre.memory.contracts.words import MatchQuery
@@ -79,7 +80,7 @@ class Finder:
     def look(self, text: str) -> TextEvidence:
         found = self._known.get(text)
         if found is None:
-            folded = text.lower() if text.isascii() else seamed(fold(text))
+            folded = text.lower() if text.isascii() else _searchable(text)
             if self._has_numbers or emoji_in(text):
                 folded = _with_other_forms(folded)
             found = self._known[text] = self._look(folded)
@@ -186,6 +187,11 @@ def fold(text: str) -> str:
     return unicodedata.normalize("NFC", _COMBINING.sub("", decomposed))
 
 
+@lru_cache(maxsize=512)  # the same notes are candidates of many questions
+def _searchable(text: str) -> str:
+    return seamed(fold(text))
+
+
 def _with_other_forms(text: str) -> str:
     # Numbers in groups and names of emoji are indexed too.
     return "\n".join(" ".join((line, *_other_forms(line))) for line in text.split("\n"))
@@ -196,6 +202,7 @@ def _other_forms(line: str) -> Iterator[str]:
     yield from (word for emoji in emoji_in(line) for word in emoji_words(emoji))
 
 
+@lru_cache(maxsize=8192)
 def stem(word: str, *, inflected: bool = False) -> str:
     """A word without a common English ending, or the beginning of a word in an `inflected` language."""
     if inflected or not word.isascii():

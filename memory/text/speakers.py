@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import Literal, NamedTuple
 
@@ -72,8 +72,8 @@ def lines_of_assistants(texts: Mapping[int, str], paths: Callable[[], Mapping[in
     texts. A text of it without any label is part of a long answer; what stands before the first label is said
     by whoever does not speak next. `paths` gives the files of the texts; it is called if an assistant speaks.
     """
-    labels = {at: [*map(label_of, text.split("\n"))] for at, text in texts.items()}
-    spoken = Counter(label[:3] for found in labels.values() for label in found if label)
+    labels = {at: _labels(text) for at, text in texts.items()}
+    spoken = Counter(label[:3] for found in labels.values() for label in found.values())
     assistants = {form for form, _, role in spoken if role == "assistant"}
     people = {
         (form, name)
@@ -85,24 +85,36 @@ def lines_of_assistants(texts: Mapping[int, str], paths: Callable[[], Mapping[in
         return {}
     files = paths()
 
-    def said_by(label: Label | None) -> Role:
-        if label is None or label.form not in forms:
-            return ""
+    def said_by(label: Label) -> Role:
         return "person" if (label.form, label.name) in people else label.role
 
-    roles = {at: [*map(said_by, found)] for at, found in labels.items()}
-    transcripts = {files[at] for at, found in roles.items() if "assistant" in found}
-    return {at: _answered(found) for at, found in roles.items() if files[at] in transcripts}
+    roles = {
+        at: {line: role for line, label in found.items() if label.form in forms and (role := said_by(label))}
+        for at, found in labels.items()
+    }
+    transcripts = {files[at] for at, found in roles.items() if "assistant" in found.values()}
+    return {
+        at: _answered(found, texts[at].count("\n") + 1)
+        for at, found in roles.items()
+        if files[at] in transcripts
+    }
 
 
-def _answered(roles: Sequence[Role]) -> frozenset[int]:
-    first = next(filter(None, roles), "")
+@lru_cache(maxsize=512)  # the same notes are candidates of many questions
+def _labels(text: str) -> Mapping[int, Label]:
+    labels = map(label_of, text.split("\n"))
+    return {at: label for at, label in enumerate(labels) if label is not None}
+
+
+def _answered(roles: Mapping[int, Role], line_count: int) -> frozenset[int]:
+    first = next(iter(roles.values()), "")
     speaker: Role = "person" if first == "assistant" else "assistant"
-    found: set[int] = set()
-    for at, role in enumerate(roles):
-        speaker = role or speaker
+    found: list[int] = []
+    start = 0
+    for at, role in (*roles.items(), (line_count, speaker)):
         if speaker == "assistant":
-            found.add(at)
+            found += range(start, at)
+        speaker, start = role, at
     return frozenset(found)
 
 

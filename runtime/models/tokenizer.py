@@ -67,7 +67,7 @@ def count_tokens_for(model_name: str) -> Callable[[str], int]:
 
 def estimate_tokens(text: str) -> int:
     """An estimate of the tokens in `text`, from its words and scripts."""
-    return _sliced(text, _estimated)
+    return _estimated(text) if len(text) <= _SLICE_CHARS else _sliced(text, _estimated)
 
 
 def _sliced(text: str, count_slice: Callable[[str], int]) -> int:

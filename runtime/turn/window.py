@@ -72,18 +72,21 @@ class Window:
 
         What followed is counted exactly only where twice the estimate would reach the first line.
         """
-        parts = self._parts
-        measure = await self._measured(parts.estimate_tokens)
+        parts, items, branch = self._parts, self._session.view.transcript(), self._session.branch
+        estimate = partial(measure_context, items, branch, parts.estimate_tokens, overhead_tokens=0)
+        # Counting much text takes processor time, and the first exact count loads a table.
+        measure = estimate() if is_little_to_count(items) else await asyncio.to_thread(estimate)
+        measure = await self._whole(measure, items, parts.estimate_tokens)
         if measure.tokens + measure.trailing_tokens < self.budget.flush_at:
             return measure
-        return await self._measured(parts.count_tokens)
+        measure = await asyncio.to_thread(
+            measure_context, items, branch, parts.count_tokens, overhead_tokens=0
+        )
+        return await self._whole(measure, items, parts.count_tokens)
 
-    async def _measured(self, count_tokens: Callable[[str], int]) -> ContextMeasure:
-        # Counting much text takes processor time, and the first exact count loads a table.
-        items, is_estimate = self._session.view.transcript(), count_tokens is self._parts.estimate_tokens
-        count = partial(measure_context, items, self._session.branch, count_tokens, overhead_tokens=0)
-        is_quick = is_estimate and is_little_to_count(items)
-        measure = count() if is_quick else await asyncio.to_thread(count)
+    async def _whole(
+        self, measure: ContextMeasure, items: Sequence[TranscriptItem], count_tokens: Callable[[str], int]
+    ) -> ContextMeasure:
         if 0 < measure.usage_tokens <= self.budget.window_tokens:
             return measure
         overhead = await self._context.overhead_tokens(few_tokens=self.budget.flush_at // 8)

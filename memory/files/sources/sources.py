@@ -17,13 +17,14 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
+from functools import lru_cache
 from itertools import islice, takewhile
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, get_args
 
 from nacre.memory.contracts.errors import MemoryIndexError
-from nacre.memory.contracts.notes import MAX_NOTE_BYTES
+from nacre.memory.contracts.notes import MAX_NOTE_BYTES, NoteBytes
 from nacre.memory.contracts.records import Address, Excerpt, SearchHit, SearchReport, Superseded
 from nacre.memory.contracts.workspace import Fingerprint, PathOutsideRoot, Workspace
 from nacre.memory.files.sources.proposed_write import Reviewing
@@ -49,7 +50,8 @@ SecretsMode: TypeAlias = Literal["redact", "refuse", "ask", "off"]
 SourceOf = Callable[[str], Source]
 """Returns the source of a line that is about to be written."""
 
-_Known: TypeAlias = "dict[str, list[StoredSource]]"
+_Known: TypeAlias = "Sequence[_Month]"
+"""What is stored, by month, oldest first."""
 
 MarkKind: TypeAlias = Literal["superseded", "kept"]
 """What became of lines: a later line of the owner replaced them, or they hold again."""
@@ -74,7 +76,7 @@ class Sources:
         self.secrets = secrets
         self.review = review
         self.reviews_all = reviews_all
-        self._files: dict[str, tuple[Fingerprint, _Known]] = {}
+        self._files: dict[str, tuple[Fingerprint, _Month]] = {}
         self._marks: dict[str, tuple[Mark, ...]] = {}
 
     async def found(self, path: str, text: str, source_of: SourceOf) -> tuple[StoredSource, ...]:
@@ -181,10 +183,7 @@ class Sources:
             dict.fromkeys(
                 key
                 for line in lines
-                if (key := line_key(line))
-                and not all(
-                    each.is_owners_word for each in (source, *(stored.source for stored in _all(known, key)))
-                )
+                if (key := line_key(line)) and (not source.is_owners_word or _is_others(known, key))
             )
         )
         if keys:
@@ -213,32 +212,45 @@ class Sources:
         Empty if nothing is stored, as in a workspace of hand-written notes.
         """
         known = await self._read()  # once, since each time looks at all files
-        if not (any(known) or any(self._marks.values())):
+        if not (any(month.stored for month in known) or any(self._marks.values())):
             return ()
-        lines = await asyncio.gather(*(_hit_lines(notes, hit) for hit in report.hits))
+        lines = await self._lines_of(report.hits, notes)
         marks = iter(self._superseded([line for of_hit in lines for line in of_hit], as_of))
         sources = _sources_in(
             [(hit.path, of_hit) for hit, of_hit in zip(report.hits, lines, strict=True)], known
         )
         return tuple((each, tuple(islice(marks, len(each)))) for each in sources)
 
+    async def _lines_of(self, hits: Sequence[SearchHit], notes: LineReader) -> list[Sequence[str]]:
+        from nacre.memory.text.chunker import decode_markdown  # slow, and only a search needs it
+
+        # The notes of the workspace are read in one step.
+        found = await self.workspace.read_notes(list({hit.path for hit in hits if hit.source == "memory"}))
+        whole = {at: decode_markdown(note.data) for at, note in found.items() if isinstance(note, NoteBytes)}
+        return [
+            whole[hit.path][hit.start_line - 1 : hit.end_line]
+            if hit.path in whole
+            else await _hit_lines(notes, hit)
+            for hit in hits
+        ]
+
     async def paths_of_others(self) -> frozenset[str]:
         """The notes that ever got a line that is not the owner's word."""
         known = await self._read()
-        found = (stored for month in known for of_key in month.values() for stored in of_key)
+        found = (stored for month in known for stored in month.stored)
         return frozenset(stored.path for stored in found if not stored.source.is_owners_word)
 
     async def others_keys(self, keys: Sequence[str]) -> bool:
         """Whether a line with one of these keys is known as not the owner's word."""
         known = await self._read()
-        return any(not stored.source.is_owners_word for key in keys for stored in _all(known, key))
+        return any(_is_others(known, key) for key in keys)
 
     async def _text_of(self, path: str) -> str:
         with suppress(FileNotFoundError):
             return (await self.workspace.read(path, max_bytes=MAX_NOTE_BYTES)).data.decode("utf-8", "replace")
         return ""
 
-    async def _read(self) -> Sequence[_Known]:
+    async def _read(self) -> _Known:
         """The stored sources by month, oldest first. Files that have changed are read again."""
         try:
             listed = await self.workspace.list_folder(SOURCES_FOLDER)
@@ -251,13 +263,13 @@ class Sources:
         for name, found in read.items():
             mark = seen[name]
             if mark is not None and not isinstance(found, Exception):
-                self._files[name] = mark, await asyncio.to_thread(_by_key, found.data)
+                self._files[name] = mark, await asyncio.to_thread(_month, found.data)
                 self._marks[name] = tuple(marks_from_lines(found.data))
         return [self._files[name][1] for name in names if name in self._files]
 
 
 def _sources_in(
-    notes: Sequence[tuple[str, Sequence[str]]], known: Sequence[_Known]
+    notes: Sequence[tuple[str, Sequence[str]]], known: _Known
 ) -> tuple[tuple[Source | None, ...], ...]:
     return tuple(
         tuple(_source_of(known, path, line_key(line), is_heading=_is_heading(line)) for line in lines)
@@ -265,44 +277,70 @@ def _sources_in(
     )
 
 
-def _by_key(data: bytes) -> _Known:
-    known: _Known = {}
-    for stored in from_lines(data):
+@dataclass
+class _Told:
+    """Who said the lines with one key, in one month: in each note and anywhere, the latest.
+
+    `of_others` is the latest source that is not the owner's word. With `is_accepted`, the owner wrote or
+    accepted such a line.
+    """
+
+    latest: Source
+    here: dict[str, Source]
+    of_others: Source | None = None
+    is_accepted: bool = False
+
+
+class _Month(NamedTuple):
+    """The stored sources of one file, and by key, because "Good morning" is said on many days."""
+
+    stored: Sequence[StoredSource]
+    by_key: Mapping[str, _Told]
+
+
+def _month(data: bytes) -> _Month:
+    all_stored, by_key = tuple(from_lines(data)), dict[str, _Told]()
+    for stored in all_stored:
+        source = stored.source
         for key in stored.keys:
-            known.setdefault(key, []).append(stored)
-    return known
+            told = by_key.setdefault(key, _Told(source, {}))
+            told.latest = told.here[stored.path] = source
+            told.of_others = told.of_others if source.is_owners_word else source
+            told.is_accepted |= source.is_by_owner
+    return _Month(all_stored, by_key)
 
 
-def _all(known: Sequence[Mapping[str, list[StoredSource]]], key: str) -> list[StoredSource]:
-    """The stored sources of a line. If the owner wrote or accepted the same line, they count as the
-    owner's."""
-    found = [stored for month in known for stored in month.get(key, ())]
-    if not any(stored.source.is_by_owner for stored in found):
-        return found
-    return [
-        stored
-        if stored.source.is_owners_word
-        else replace(stored, source=replace(stored.source, said_by=("owner",)))
-        for stored in found
-    ]
+def _told(known: _Known, key: str) -> tuple[list[_Told], bool]:
+    """Who said a line, the latest month first, and whether the owner wrote or accepted it."""
+    found = [told for month in reversed(known) if (told := month.by_key.get(key))]
+    return found, any(told.is_accepted for told in found)
+
+
+def _is_others(known: _Known, key: str) -> bool:
+    found, is_accepted = _told(known, key)
+    return not is_accepted and any(told.of_others for told in found)
 
 
 def _is_heading(line: str) -> bool:
     return line.lstrip().startswith("#")
 
 
-def _source_of(known: Sequence[_Known], path: str, key: str, *, is_heading: bool = False) -> Source | None:
-    """The source of a line in its note, or else elsewhere; a heading's source elsewhere does not count."""
-    found = _all(known, key)
-    here = [stored.source for stored in found if stored.path == path]
-    if here:
-        return here[-1]
-    sources = [] if is_heading else [stored.source for stored in found]
-    others = [source for source in sources if not source.is_owners_word]
-    return others[-1] if others else sources[-1] if sources else None
+def _source_of(known: _Known, path: str, key: str, *, is_heading: bool = False) -> Source | None:
+    """The source of a line in its note, or else elsewhere; a heading's source elsewhere does not count.
+
+    If the owner wrote or accepted the same line, it counts as the owner's.
+    """
+    found, is_accepted = _told(known, key)
+    source = next((told.here[path] for told in found if path in told.here), None)
+    if source is None and not is_heading:
+        others = (told.of_others for told in found if told.of_others and not is_accepted)
+        source = next(others, None) or next((told.latest for told in found), None)
+    if source is not None and is_accepted and not source.is_owners_word:
+        return replace(source, said_by=("owner",))
+    return source
 
 
-def _merged_with_earlier(source: Source, known: Sequence[_Known], key: str) -> Source:
+def _merged_with_earlier(source: Source, known: _Known, key: str) -> Source:
     """The new source of a line, merged with its earlier one if that was not the owner's word."""
     before = _source_of(known, "", key)
     if before is None or before.is_owners_word:
@@ -396,9 +434,7 @@ def _digest(*words: str) -> str:
     return hashlib.sha256("\0".join(words).encode("utf-8", "replace")).hexdigest()[:_KEY_CHARS]
 
 
-def _replaced(
-    known: Sequence[_Known], marks: Sequence[Mark], stored: Sequence[StoredSource]
-) -> Iterator[Mark]:
+def _replaced(known: _Known, marks: Sequence[Mark], stored: Sequence[StoredSource]) -> Iterator[Mark]:
     """The marks for lines that new lines of the owner replace, and for those that hold again.
 
     An import is old, and replaces nothing.
@@ -412,7 +448,7 @@ def _replaced(
     ]
     wanted = {value.about for _, value in claims}
     there: dict[tuple[object, Audience], list[StoredValue]] = {}
-    for old in (old for month in known for of_key in month.values() for old in of_key) if claims else ():
+    for old in (old for month in known for old in month.stored) if claims else ():
         for value in old.values:
             if value.about in wanted and value.key not in new:
                 there.setdefault((value.about, old.source.audience), []).append(value)
@@ -468,6 +504,7 @@ def marks_from_lines(data: bytes) -> Iterator[Mark]:
             )
 
 
+@lru_cache(maxsize=4096)  # the same lines are hits of many questions
 def line_key(line: str) -> str:
     """A digest of a line's words, which identifies the line wherever it is.
 

@@ -45,6 +45,7 @@ def _ranges(chunks: list[Chunk]) -> list[tuple[int, int]]:
 @given(LINES)
 @example(["x" * 81, "x" * 80, ""])
 @example(["a" * 79 + "😀", "记" * 50])
+@pytest.mark.covers("Q-30")
 def test_every_line_is_covered_exactly_and_no_chunk_is_too_large(lines: list[str]) -> None:
     """Each line with words lies in a chunk; a chunk says what its lines say; none is over the limit."""
     text = "\n".join(lines)
@@ -91,16 +92,17 @@ def test_a_long_line_is_cut_by_an_exact_counter_too(line: str) -> None:
         ("word ", ChunkSizes(count_tokens=lambda text: len(text) // 4)),
     ],
 )
-def test_a_megabyte_without_a_line_end_takes_a_moment(unit: str, sizes: ChunkSizes) -> None:
-    """The time grows with the line, not with its square: this once took half a minute."""
+def test_a_huge_line_takes_a_moment(unit: str, sizes: ChunkSizes) -> None:
+    """The time grows with the line, not with its square: a megabyte once took half a minute."""
     started = time.process_time()
-    chunks = _chunks(unit * 350_000, sizes)
+    chunks = _chunks(unit * 150_000, sizes)
 
-    assert sum(len("".join(chunk.text.split())) for chunk in chunks) == 350_000 * len(unit.strip())
-    assert time.process_time() - started < 10
+    assert sum(len("".join(chunk.text.split())) for chunk in chunks) == 150_000 * len(unit.strip())
+    assert time.process_time() - started < 4
 
 
 @pytest.mark.parametrize("text", ["", "\n\n\n", "  \n\t\n", "\ufeff"])
+@pytest.mark.covers("CHUNK-2")
 def test_blank_files_have_no_chunks(text: str) -> None:
     """Nothing blank is ever indexed or embedded."""
     assert _chunks(text) == []
@@ -179,6 +181,7 @@ def test_dense_scripts_count_as_the_models_count_them(unit: str, tokens: int) ->
     assert all("\ufffd" not in chunk.text for chunk in chunks)
 
 
+@pytest.mark.covers("CHUNK-1")
 def test_one_line_of_4825_letters_gives_chunks_of_at_most_1600() -> None:
     """The seeds' golden case: more than one chunk, none over the limit, none of equal place and text."""
     chunks = _chunks("a" * 4825, ChunkSizes(tokens=400, overlap_tokens=0))
@@ -188,6 +191,7 @@ def test_one_line_of_4825_letters_gives_chunks_of_at_most_1600() -> None:
     assert sum(len(chunk.text) for chunk in chunks) == 4825
 
 
+@pytest.mark.covers("CHUNK-6")
 def test_no_chunk_is_larger_than_any_provider_takes() -> None:
     """`chunking.tokens` above every provider's limit is cut down to it."""
     chunks = _chunks("word " * 10_000, ChunkSizes(tokens=100_000))

@@ -6,7 +6,8 @@ import json
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import given, settings, strategies as st
+import pytest
+from hypothesis import given, strategies as st
 
 from nacre.extensions.providers.completions.messages import completion_arguments
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
@@ -62,12 +63,12 @@ def sent(steps: list[Message | str], model_name: str, turns: int | None) -> list
     return out
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     steps=st.lists(st.sampled_from([*MESSAGES, "recall", "compact"]), max_size=14),
     model_name=st.sampled_from(MODELS),
     turns=st.sampled_from([None, 1, 2]),
 )
+@pytest.mark.covers("A8-8", "W17-1", "ASK-22")
 def test_every_request_is_one_that_providers_take(
     steps: list[Message | str], model_name: str, turns: int | None
 ) -> None:

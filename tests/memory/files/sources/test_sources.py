@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from nacre.memory.contracts.errors import ReadRefused
+from nacre.memory.contracts.records import Excerpt, SearchHit, SearchReport
 from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.memory.files.sources.source import PRIVATE, Source, passages, source_text
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
-from nacre.memory.files.sources.sources import SourceOf, Sources, line_key, without_keys
+from nacre.memory.files.sources.sources import (
+    SourceOf,
+    Sources,
+    StoredSource,
+    attributed,
+    line_key,
+    to_lines,
+    without_keys,
+)
 from nacre.memory.workspace.folder import FolderWorkspace
 
 AT = "2026-03-14T10:00:00+01:00"
@@ -306,3 +317,54 @@ async def test_forgetting_a_line_leaves_no_digest_of_it(root: Path) -> None:
     assert file.read_text(encoding="utf-8").count(key) == 3
 
     assert key.encode() not in without_keys(file.read_bytes(), [key])
+
+
+class _Outside:
+    """Reads notes outside of the workspace and refuses all others."""
+
+    async def read(self, path: str, *, from_line: int | None = None, lines: int | None = None) -> Excerpt:
+        if not path.startswith("/"):
+            raise ReadRefused(path)
+        return Excerpt(
+            path=path, text="- From a page.", start_line=1, end_line=1, total_lines=1, missing=False
+        )
+
+
+def _hit(path: str, line: int) -> SearchHit:
+    return SearchHit(
+        path=path,
+        start_line=line,
+        end_line=line,
+        score=0.5,
+        snippet="",
+        source="memory",
+        citation=f"{path}#L{line}",
+    )
+
+
+async def test_the_notes_of_a_search_are_read_in_one_step(root: Path) -> None:
+    """From the workspace, not one after the other; only a note outside of it is read by itself."""
+    await by(root, PAGE).append(LOG, "- From a page.\n- Two.")
+    await by(root, MINE).append("MEMORY.md", "- The mast is paid.")
+    hits = (_hit(LOG, 2), _hit("MEMORY.md", 1), _hit("memory/gone.md", 1), _hit("/elsewhere.md", 1))
+
+    _, told = await attributed(_Outside(), Sources(opened(root)), SearchReport(hits=hits, mode="lexical"))
+
+    found = {citation: [each.source for each in lines] for citation, lines in told.items()}
+    assert found == {f"{LOG}#L2": [PAGE], "MEMORY.md#L1": [MINE], "/elsewhere.md#L1": [PAGE]}
+
+
+async def test_what_is_said_every_day_is_looked_up_as_fast(root: Path) -> None:
+    """ "Good morning" has a source for each day of ten years, and a search shows it often."""
+    line = "> User: Good morning."
+    stored = [
+        StoredSource(path=f"memory/{day}.md", keys=(line_key(line),), source=MINE) for day in range(4_000)
+    ]
+    (root / ".sources").mkdir()
+    (root / ".sources/2026-03.jsonl").write_text(to_lines(stored))
+    sources = Sources(opened(root))
+    assert await sources.of_lines("memory/17.md", [line]) == (MINE,)
+
+    started = time.process_time()
+    assert await sources.of_lines("memory/18.md", [line] * 2_000) == (MINE,) * 2_000
+    assert time.process_time() - started < 0.5

@@ -124,6 +124,7 @@ async def test_a_summary_of_a_summary_keeps_old_decisions_and_says_nothing_twice
     assert text.count("Please always answer in English.") == 1
 
 
+@pytest.mark.covers("W8-5")
 async def test_summaries_do_not_grow_and_the_first_decision_lasts() -> None:
     """Ten rounds of summaries stay within the bound and still hold the first decision and name."""
     text = await summary(first("[User]: My name is Carol Voss. We decided to build the bridge at Linz."))
@@ -180,7 +181,7 @@ SENTENCES = (
     ),
     st.integers(0, 30),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_summary_after_a_flush_is_the_one_without(talk: list[tuple[bool, list[str]]], end: int) -> None:
     """What the flush found nothing in is not looked at again, and nothing else is left out."""
     messages = [user(" ".join(said)) if is_user else assistant(" ".join(said)) for is_user, said in talk]
