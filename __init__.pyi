@@ -21,6 +21,7 @@ from .runtime.commands.conversation.session import Session as Session
 from .runtime.commands.function import CommandContext as CommandContext, command as command
 from .runtime.contracts.errors import (
     AgentError as AgentError,
+    AgentPaused as AgentPaused,
     AllModelsFailed as AllModelsFailed,
     ApprovalNotFound as ApprovalNotFound,
     BadModelReply as BadModelReply,

@@ -65,6 +65,7 @@ class Gateway:
         runner: TurnRunner,
         sleep: Sleep,
     ) -> None:
+        self.runner = runner
         self._agents = agents
         self._ledger = ledger
         self._rules = SessionRules(choices, lambda: agents.settings)

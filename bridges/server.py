@@ -70,6 +70,7 @@ class Server:
         self._accounts = accounts
         self._now = now
         self._closing = closing
+        self.runner = gateway.runner
         self.notices = notices
         """Sentences for the owner about the start."""
 

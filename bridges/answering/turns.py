@@ -423,8 +423,12 @@ class TurnRunner(Protocol):
     def stream(self, agent: Agent, inbound: Inbound) -> AsyncGenerator[Event, None]:
         """The events of a message's turn. The last one says how it ended.
 
-        A message that was handed in before resumes its turn.
+        A message that was handed in before resumes its turn. A message without an id is a client's, whose
+        turn ends with its reader.
         """
+
+    def limited(self, agent: Agent, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
+        """The events of what is no turn, such as a question to the model alone, within the agent's limits."""
 
     def runs_here(self, agent: Agent, inbound: Inbound) -> bool:
         """Whether a message's turn runs in this process, so that the message may have ended the process."""
@@ -446,6 +450,9 @@ class RunHere:
 
     def stream(self, agent: Agent, inbound: Inbound) -> AsyncGenerator[Event, None]:
         return agent.stream(inbound)
+
+    def limited(self, agent: Agent, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:  # noqa: ARG002 - there are none
+        return events
 
     def runs_here(self, agent: Agent, inbound: Inbound) -> bool:  # noqa: ARG002 - all turns do
         return True

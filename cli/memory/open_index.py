@@ -89,9 +89,15 @@ def run_with(
 
 
 def local_model(context: click.Context, question: str, place: SearchPlace | None) -> Callable[[], Embedder]:
-    """A function that makes the embedder that comes with the install. It embeds the question ahead."""
-    from nacre.memory.embedders.question_ahead import QuestionAhead
+    """A function that makes the embedder that comes with the install. It embeds the question ahead, unless
+    this process has the model's libraries already.
+    """
+    from nacre.memory.embedders.question_ahead import QuestionAhead, is_loaded_here
 
+    if is_loaded_here():
+        from nacre.memory.embedders.e5 import E5Embedder
+
+        return E5Embedder
     # Unless the settings may name another embedder, a process embeds the question while the settings and
     # the index are opened. Without it, a search took 49 % longer; when started later, 25 % longer.
     begun = QuestionAhead(question) if _may_embed_here(context, place) else None

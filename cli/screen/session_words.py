@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nacre.cli.screen.plain import one_line
 from nacre.runtime.contracts.clock import stored_moment
-from nacre.sessions.contracts.keys import key_kind
+from nacre.sessions.contracts.keys import key_kind, owners_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,9 +34,12 @@ def age(at_ms: int, now: datetime) -> str:
 
 
 def session_name(key: str, record: SessionRecord, main_key: str, *, is_current: bool = True) -> str:
-    """A session's key without its agent, as every command takes it; `main` for the main session."""
+    """What every command takes for a session: the owner's name for it, `main`, or its key without agent."""
     parts = key.split(":", 2)
     name = parts[2] if parts[0] == "agent" and len(parts) == 3 else key
+    own = name.removeprefix("direct:")
+    if own not in ("", name) and owners_key(own, agent_id=parts[1], main_key=main_key) == key:
+        name = own
     if key.endswith(main_key.strip().lower()) and key_kind(key, main_key=main_key) == "main":
         name = "main"
     called = record.label or record.display_name

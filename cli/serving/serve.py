@@ -154,6 +154,7 @@ def _serving(invocation: Invocation, server: Server, hosts: Sequence[ExtensionHo
         config=invocation.config,
         environment=invocation.environment,
         agents=server.agents,
+        runner=server.runner,
         http_mounts=[make for host in hosts for make in host.http_mounts],
         has_channels=bool(server.statuses),
         figures=partial(_figures, server),

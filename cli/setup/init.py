@@ -39,7 +39,13 @@ from nacre.runtime.contracts.clock import owner_zone
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.providers.opening import ProviderMissing, missing_extra, model_catalog
 from nacre.runtime.providers.provider import Offer
-from nacre.runtime.settings.config import SETTINGS_FILE, load_config, settings_file
+from nacre.runtime.settings.config import (
+    MODEL_VARIABLE,
+    OFFLINE_NAMES,
+    SETTINGS_FILE,
+    load_config,
+    settings_file,
+)
 from nacre.runtime.settings.disk.json5_edits import with_value
 from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE, has_keyring, keep_in_file, keep_in_keyring
 from nacre.runtime.settings.disk.settings_file import settings_as_written
@@ -56,12 +62,18 @@ if TYPE_CHECKING:
 
 
 class Flags(Record):
-    """The options of the command: a server's address, a key, fallbacks, the token of a Telegram bot."""
+    """What the run says: the address of a server, a model, a key, fallbacks, the token of a Telegram bot."""
 
     address: str = ""
+    model_name: str = ""
     key: Key | None = None
     fallbacks: tuple[str, ...] = ()
     telegram_token: str = ""
+
+    @property
+    def name_model(self) -> bool:
+        """Whether they say who answers, so that nobody is asked."""
+        return bool(self.address or self.model_name or self.key or self.fallbacks)
 
 
 REFUSALS = (401, 403)
@@ -93,13 +105,14 @@ def set_up_by_itself(invocation: Invocation, flags: Flags) -> Chosen:
         ConfigError: the settings cannot be changed.
     """
     config = invocation.config
-    if flags.telegram_token:
-        _keep_telegram(invocation, flags.telegram_token)
-    named, base_url, kept = config.model_name, "", config.settings.agent.model.primary.strip()
-    if kept and (kept == named or "://" in kept) and not (flags.address or flags.key):
+    if flags.model_name in OFFLINE_NAMES:
+        return Chosen()
+    kept, base_url = config.settings.agent.model.primary.strip(), ""
+    if kept and flags.model_name in ("", kept) and not (flags.address or flags.key or flags.fallbacks):
         return Chosen(model_name=kept)
+    named = flags.model_name or ("" if flags.address else config.model_name)
     if flags.address:
-        named, base_url = _at_address(flags.address, "" if named == kept else named, flags.key)
+        named, base_url = _at_address(flags.address, named, flags.key)
     choices = () if named else asyncio.run(model_catalog().found_choices(config.environment))
     by_place = {choice.place: choice.model_name for choice in reversed(choices)}
     first = dict.fromkeys(by_place[choice.place] for choice in choices)
@@ -126,7 +139,7 @@ def _at_address(address: str, named: str, key: Key | None) -> tuple[str, str]:
             raise ConfigError(f"{base_url} refused the key in {key.variable}. Correct the key.")
         raise ConfigError(_no_models(base_url, found.status))
     model = found.talking[0].name
-    if named and "://" not in named:
+    if named:
         name, _, model = named.partition("/")
         return (f"{name}/{model}" if model else f"local/{name}"), base_url
     return f"local/{model}", base_url
@@ -144,8 +157,8 @@ def _no_models(base_url: str, status: int) -> str:
     return f"{base_url} answers, but {listed}. Correct the address; it usually ends with /v1."
 
 
-def set_up_with_questions(invocation: Invocation, workspace: Workspace) -> Chosen:
-    """Asks what is not known yet, and writes the answers down.
+def set_up_with_questions(invocation: Invocation, workspace: Workspace, flags: Flags) -> Chosen:
+    """Asks what is not known yet and `flags` do not say, and writes the answers down.
 
     Raises:
         ConfigError: the settings, or the place of a key, cannot be changed.
@@ -159,17 +172,22 @@ def set_up_with_questions(invocation: Invocation, workspace: Workspace) -> Chose
             asyncio.run(keep_name(workspace, name))
         if not config.settings.agent.user_timezone:
             time_zone = ask_time_zone(str(owner_zone(None)))
-    chosen = Chosen()
-    if not config.model_name or ask_whether_to_change(config.model_name):
-        chosen = _asked(invocation)
+    chosen = set_up_by_itself(invocation, flags) if flags.name_model else Chosen()
+    kept = config.settings.agent.model.primary.strip()
+    if chosen.trial is None or chosen.trial.problem:
+        chosen = _asked(invocation, kept) if not kept or ask_whether_to_change(kept) else Chosen()
     _keep(invocation, chosen, time_zone=time_zone)
-    if "telegram" not in config.settings.channels and (token := ask_telegram()):
+    is_known = flags.telegram_token or "telegram" in config.settings.channels
+    if not is_known and (token := ask_telegram()):
         _keep_telegram(invocation, token)
-    return chosen if chosen.model_name else Chosen(model_name=config.model_name)
+    return chosen if chosen.model_name else Chosen(model_name=kept)
 
 
-def _asked(invocation: Invocation) -> Chosen:
-    """The model that the owner wants, tried until one answers or is kept all the same, and its fallbacks."""
+def _asked(invocation: Invocation, kept: str) -> Chosen:
+    """The model that the owner wants, tried until one answers or is kept all the same, and its fallbacks.
+
+    `kept` is that of the settings.
+    """
     chosen = Chosen()
     try:
         catalog = model_catalog()
@@ -178,7 +196,7 @@ def _asked(invocation: Invocation) -> Chosen:
         return chosen
     choices = asyncio.run(catalog.found_choices(invocation.config.environment))
     while True:
-        answer = ask_model(choices, _offers(invocation), chosen.model_name or invocation.config.model_name)
+        answer = ask_model(choices, _offers(invocation), chosen.model_name or kept)
         if not answer:
             return chosen
         picked = _picked(invocation, answer, _addresses(chosen))
@@ -532,7 +550,10 @@ def command(
     token = _named_secret(config.environment, telegram_token_from, "--telegram-token-from")
     secret = _named_secret(config.environment, key_from, "--key-from")
     key = Key(variable=key_from, secret=secret, place="file") if secret else None
-    flags = {"address": address, "key": key, "fallbacks": fallbacks, "telegram_token": token}
+    named = invocation.environment.get(MODEL_VARIABLE, "").strip()
+    if "://" in named:
+        named, address = "", address or named
+    flags = Flags(address=address, model_name=named, key=key, fallbacks=fallbacks, telegram_token=token)
     chosen = _set_up(invocation, workspace, asks_nothing=yes, asks=asks, flags=flags)
     model_name = chosen.model_name if chosen else config.model_name
     trial = chosen.trial if chosen else None
@@ -610,15 +631,16 @@ def _set_up(
     *,
     asks_nothing: bool,
     asks: bool,
-    flags: dict[str, Any],
+    flags: Flags,
 ) -> Chosen | None:
     """What the first run chose; `None` where nobody can be asked, or it is about another agent."""
     if not invocation.is_default_agent or not (asks_nothing or asks):
         return None
-
+    if flags.telegram_token:
+        _keep_telegram(invocation, flags.telegram_token)
     if asks_nothing:
-        return set_up_by_itself(invocation, Flags(**flags))
-    return set_up_with_questions(invocation, workspace)
+        return set_up_by_itself(invocation, flags)
+    return set_up_with_questions(invocation, workspace, flags)
 
 
 def _lines(

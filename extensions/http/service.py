@@ -101,5 +101,8 @@ def _mounts(serving: Serving, tokens: Tokens) -> list[HttpMount]:
             embedders[agent.id] = embedder
     agents = {agent.id: agent for agent in serving.agents}
     extension_mounts = [make(configs, now) for make in serving.http_mounts]
-    page = page_mount(homes, tokens)  # the last one, because its path is a prefix of all others
-    return [openai_mount(agents, embedders, now=now, new_id=random_id), *extension_mounts, page]
+    page = page_mount(
+        homes, tokens, serving.runner
+    )  # the last one, because its path is a prefix of all others
+    openai = openai_mount(agents, embedders, serving.runner, now=now, new_id=random_id)
+    return [openai, *extension_mounts, page]

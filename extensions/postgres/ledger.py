@@ -274,7 +274,7 @@ class PostgresLedger(Ledger):
                 inbound, session_key, agent_id=agent_id, cursor=cursor, along=along, begins=begins
             )
         asked = self._process.asked if begins else None
-        turn = {} if asked is None else {"turn": id_of_turn(inbound)}
+        turn = {} if asked is None else {"turn": id_of_turn(inbound), "stream": self._process.stream}
         [(number, *news)] = await self.rows.run(
             statements.RECEIVE_ALL if asked is None else statements.RECEIVE_AND_ASK,
             channel=inbound.channel,

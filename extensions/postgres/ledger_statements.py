@@ -84,8 +84,8 @@ SELECT ledger_receive(%(agent)s, %(ledger_fence)s, %(channel)s, %(account)s, %(c
 """`PUT_CURSOR`, `RECEIVE` and `PUT_OWNER_CHAT` as one statement. `receipt` is unique for each call."""
 RECEIVE_AND_ASK = f"""
 WITH received (number) AS MATERIALIZED ({RECEIVE_ALL}), asked AS (
-    INSERT INTO turns (agent, id, session_key, inbound, is_redelivered)
-    SELECT %(answered_by)s, %(turn)s, %(session_key)s, %(body)s, FALSE FROM received
+    INSERT INTO turns (agent, id, session_key, inbound, is_redelivered, stream)
+    SELECT %(answered_by)s, %(turn)s, %(session_key)s, %(body)s, FALSE, %(stream)s FROM received
     WHERE number IS NOT NULL ON CONFLICT DO NOTHING RETURNING pg_notify('nacre_turns', 'asked')
 )
 SELECT number, EXISTS (SELECT FROM asked) FROM received

@@ -20,7 +20,7 @@ LOCAL_SERVERS: Mapping[str, str] = {
     "ollama": "Ollama",
     "lm_studio": "LM Studio",
     "hosted_vllm": "vLLM",
-    "llamafile": "llama.cpp",
+    "llama_cpp": "llama.cpp",
 }
 """Servers that `found_choices` looks for on this machine, by the name of the provider."""
 

@@ -25,8 +25,13 @@ def begin_model() -> None:
 
     When none comes, the process ends by itself with this one.
     """
-    if (process := _started(_PROGRAM)) is not None:
+    if not is_loaded_here() and (process := _started(_PROGRAM)) is not None:
         _without_question.append(process)
+
+
+def is_loaded_here() -> bool:
+    """Whether this process has the libraries of the model already, as a program that embeds notes has."""
+    return "onnxruntime" in sys.modules
 
 
 class QuestionAhead:

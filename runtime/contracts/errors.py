@@ -29,6 +29,10 @@ class MessageRefused(AgentError):
     """A hook refused the message; it is not written down. The text is the hook's reason."""
 
 
+class AgentPaused(AgentError):
+    """The agent is paused by whoever runs the service; the message is not written down."""
+
+
 class ApprovalNotFound(AgentError):
     """No call waits for approval under this id: it is unknown, answered or expired."""
 

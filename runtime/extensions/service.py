@@ -18,7 +18,8 @@ class ServiceFailed(Exception):
 class Serving(Record):
     """The program in which a service runs.
 
-    `agents` are the open agents (`nacre.Agent`), the default one first. `http_mounts` are the routes that
+    `agents` are the open agents (`nacre.Agent`), the default one first, and `runner` runs their turns
+    (`TurnRunner` of `nacre.bridges.answering.turns`). `http_mounts` are the routes that
     extensions add to an HTTP server. `figures` measures what is waiting. `say` and `warn` print lines. Turns
     that are still running at the end may take `turn_seconds`.
     """
@@ -26,6 +27,7 @@ class Serving(Record):
     config: Config
     environment: Mapping[str, str]
     agents: Sequence[Any]
+    runner: Any
     http_mounts: Sequence[MakeMount]
     has_channels: bool
     figures: Callable[[], Awaitable[Mapping[str, float]]]

@@ -34,9 +34,6 @@ a count blocks all other threads until its end.
 _MAX_COUNTED_CHARS = 1_000_000
 """Of longer texts, only evenly spaced slices with this many characters in total are counted."""
 
-ESTIMATED_TOKENS = 5_000
-"""How many tokens of the first texts are estimated: a new chat's prompt has 3,500, with its tools."""
-
 _MOST_REMEMBERED = 200_000
 """The maximum number of kept counts, which take about 40 MB."""
 
@@ -70,7 +67,7 @@ def count_tokens_for(model_name: str) -> Callable[[str], int]:
 
 def estimate_tokens(text: str) -> int:
     """An estimate of the tokens in `text`, from its words and scripts."""
-    return _sliced(text, _estimated)
+    return _estimated(text) if len(text) <= _SLICE_CHARS else _sliced(text, _estimated)
 
 
 def _sliced(text: str, count_slice: Callable[[str], int]) -> int:
@@ -101,29 +98,19 @@ def _estimated(text: str) -> int:
     return math.ceil(round(total, 6))
 
 
-def counted_once(count_tokens: Callable[[str], int], *, estimated_tokens: int = 0) -> Callable[[str], int]:
+def counted_once(count_tokens: Callable[[str], int]) -> Callable[[str], int]:
     """The same counter with a memory of its counts; any thread may call it.
 
     If a provider reports no usage, the whole window is counted before each call, and all but its newest
     messages were counted before. Texts are remembered by hash and not kept.
-
-    The first texts, with so many tokens, are estimated: a table takes half a second and 80 MB, more than the
-    rest of a short turn. Where little was counted, an estimate is off by less than the reserve, and so is a
-    table for a model whose own table nobody has.
     """
     remembered: dict[tuple[int, int], int] = {}
-    left_tokens = estimated_tokens
 
     def count(text: str) -> int:
-        nonlocal left_tokens
         key = hash(text), len(text)
         tokens = remembered.get(key)
         if tokens is None:
-            if left_tokens > 0:
-                tokens = _estimated(text) if len(text) <= _SLICE_CHARS else estimate_tokens(text)
-                left_tokens -= tokens
-            if tokens is None or left_tokens < 0:
-                tokens, left_tokens = count_tokens(text), 0
+            tokens = count_tokens(text)
             if len(remembered) >= _MOST_REMEMBERED:
                 remembered.clear()
             remembered[key] = tokens

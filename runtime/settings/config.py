@@ -29,6 +29,8 @@ WORKSPACE_VARIABLE = "NACRE_WORKSPACE"
 MODEL_VARIABLE = "NACRE_MODEL"
 AGENT_VARIABLE = "NACRE_AGENT"
 DATABASE_VARIABLE = "NACRE_DATABASE_URL"
+OFFLINE_NAMES = ("offline", "offline/extractive")
+"""The names of the built-in offline responder, which answers when no model is named."""
 USER_PREFIX = "user-"
 """How the id of a user's agent begins."""
 
@@ -179,6 +181,7 @@ class StateSettings:
             auth = read_auth_profiles(with_keys.agent_dir)
         chosen_model = model_name or environment.get(MODEL_VARIABLE, "").strip()
         used_model = chosen_model or settings.agent.model.primary.strip()
+        used_model = "" if used_model in OFFLINE_NAMES else used_model
         if "://" in used_model:
             from nacre.runtime.settings.sections.models import named_by_address
 

@@ -160,7 +160,8 @@ class TurnContext:
     @cached_property
     def results(self) -> ToolResults:
         parts = self._parts
-        return ToolResults(self._whole, self._limits, count_tokens=parts.count_tokens, new_id=parts.new_id)
+        count_tokens = parts.estimate_tokens
+        return ToolResults(self._whole, self._limits, count_tokens=count_tokens, new_id=parts.new_id)
 
     async def system(self) -> SystemPrompt:
         """The system prompt as this session has it. The owner is told once what was cut from it."""

@@ -118,11 +118,12 @@ class TurnParts(Record):
 
     `models` are asked in order; a chat with a chosen model has a chain of its own. `summary_model` and
     `flush_model` replace these models for summaries and flushes, unless they are `None`. `offline` extracts
-    notes and summaries where no model can be asked. `sources` records who said each line of the workspace,
-    `review` holds the changes that wait for the owner, and `on_notes` is called with the path of each file
-    that a tool wrote. `tools` are the bot author's, `tool_sources` provide others. `run_sub_agent` returns
-    the text that a sub-agent's task ended with. `sub_agent` is set in the turns of a sub-agent, `options` in
-    those of a call with options.
+    notes and summaries where no model can be asked. `count_tokens` may load a table, so it is called on a
+    thread, and only near the lines of a window; `estimate_tokens` is for the rest. `sources` records who said
+    each line of the workspace, `review` holds the changes that wait for the owner, and `on_notes` is called
+    with the path of each file that a tool wrote. `tools` are the bot author's, `tool_sources` provide others.
+    `run_sub_agent` returns the text that a sub-agent's task ended with. `sub_agent` is set in the turns of a
+    sub-agent, `options` in those of a call with options.
     """
 
     agent_id: str
@@ -149,6 +150,7 @@ class TurnParts(Record):
     now: Clock
     new_id: NewId
     count_tokens: Callable[[str], int]
+    estimate_tokens: Callable[[str], int]
     sub_agent: SubAgent | None = None
     options: TurnOptions = TurnOptions()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -70,11 +70,23 @@ class Window:
     async def measure(self) -> ContextMeasure:
         """How full the window is: the provider's last reported usage, plus an estimate of what followed.
 
-        Counting much text takes processor time, so it is done on a thread.
+        What followed is counted exactly only where twice the estimate would reach the first line.
         """
-        items, count_tokens = self._session.view.transcript(), self._parts.count_tokens
-        count = partial(measure_context, items, self._session.branch, count_tokens, overhead_tokens=0)
-        measure = count() if is_little_to_count(items) else await asyncio.to_thread(count)
+        parts, items, branch = self._parts, self._session.view.transcript(), self._session.branch
+        estimate = partial(measure_context, items, branch, parts.estimate_tokens, overhead_tokens=0)
+        # Counting much text takes processor time, and the first exact count loads a table.
+        measure = estimate() if is_little_to_count(items) else await asyncio.to_thread(estimate)
+        measure = await self._whole(measure, items, parts.estimate_tokens)
+        if measure.tokens + measure.trailing_tokens < self.budget.flush_at:
+            return measure
+        measure = await asyncio.to_thread(
+            measure_context, items, branch, parts.count_tokens, overhead_tokens=0
+        )
+        return await self._whole(measure, items, parts.count_tokens)
+
+    async def _whole(
+        self, measure: ContextMeasure, items: Sequence[TranscriptItem], count_tokens: Callable[[str], int]
+    ) -> ContextMeasure:
         if 0 < measure.usage_tokens <= self.budget.window_tokens:
             return measure
         overhead = await self._context.overhead_tokens(few_tokens=self.budget.flush_at // 8)
@@ -183,7 +195,7 @@ class Window:
                 extractor=extractor(parts.offline, self.budget, settings),
                 must_shrink=reason == "overflow",
                 instructions="\n".join(text for text in instructions if text),
-                count_tokens=parts.count_tokens,
+                count_tokens=parts.estimate_tokens,
                 now_ms=session.now_ms,
                 partial=partial_summaries(session.journal),
             )
@@ -203,13 +215,15 @@ class Window:
         await session.compact(summary.text, plan, tokens_after=after + overhead_tokens)
         if summary.problem:
             self._emit(Warned(message=_who_summarised(summary)))
-        return await self._ended(reason, tokens_before, summary=summary.text)
+        return await self._ended(
+            reason, tokens_before, tokens_after=after + overhead_tokens, summary=summary.text
+        )
 
     def _sizes(
         self, items: Sequence[TranscriptItem], plan: CompactionPlan, summary: Summary
     ) -> tuple[int, int]:
         """Estimated tokens of the transcript, at least as far as it is longer, and of it with the summary."""
-        branch, count_tokens = self._session.branch, self._parts.count_tokens
+        branch, count_tokens = self._session.branch, self._parts.estimate_tokens
         after = transcript_tokens(with_compaction(branch, plan, summary.text), count_tokens)
         return estimate_tokens(items, count_tokens, enough_tokens=after), after
 
@@ -237,7 +251,7 @@ class Window:
             return plan_compaction(
                 self._session.branch,
                 keep_recent_tokens=tail_tokens,
-                count_tokens=self._parts.count_tokens,
+                count_tokens=self._parts.estimate_tokens,
                 tokens_before=tokens_before,
             )
 
@@ -257,6 +271,7 @@ class Window:
         reason: CompactionReason,
         tokens_before: int,
         *,
+        tokens_after: int | None = None,
         summary: str = "",
         problem: str = "",
         has_failed: bool = False,
@@ -264,7 +279,7 @@ class Window:
         ended = CompactionEnded(
             reason=reason,
             tokens_before=tokens_before,
-            tokens_after=(await self.measure()).tokens,
+            tokens_after=tokens_before if tokens_after is None else tokens_after,
             transcript=self._session.journal.name,
             problem=problem,
             has_failed=has_failed,

@@ -139,6 +139,7 @@ async def test_a_provider_that_stays_away_is_told_in_the_end(tmp_path: Path) -> 
     assert server.shown() == [UNREACHABLE, FAILED]
 
 
+@pytest.mark.covers("A16-2")
 async def test_a_message_that_comes_twice_is_answered_once(tmp_path: Path) -> None:
     """Over one connection, over another one, and after a restart."""
     with LineServer() as server:

@@ -83,6 +83,7 @@ def test_the_log_is_bounded_and_takes_warnings_and_libraries_off_the_screen(tmp_
     assert all(path.stat().st_size <= MAX_LOG_BYTES for path in files)
 
 
+@pytest.mark.covers("ATT-15")
 def test_json_for_scripts_cannot_drive_a_terminal() -> None:
     """Text stays readable; control characters, also the eight-bit ones, are escapes."""
     shown = json_text({"reply": "船 \x1b[2J \x9b2J \ud83d"})

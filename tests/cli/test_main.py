@@ -195,6 +195,7 @@ def test_output_that_cannot_be_written_is_a_sentence_and_code_1(tmp_path: Path, 
 @pytest.mark.parametrize(
     "command", [("memory", "status"), ("sessions", "list"), ("admin", "agents"), ("init",)]
 )
+@pytest.mark.covers("SEED-22")
 def test_settings_that_are_not_read_are_told_by_every_command(
     tmp_path: Path, command: tuple[str, ...]
 ) -> None:
@@ -221,6 +222,7 @@ def test_settings_that_are_not_read_are_told_by_every_command(
         ("agents/main/sessions/endings/0000000000001-x.json", 0, ""),
     ],
 )
+@pytest.mark.covers("ATT-13")
 def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(
     tmp_path: Path, place: str, code: int, told: str
 ) -> None:

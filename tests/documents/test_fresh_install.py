@@ -105,6 +105,7 @@ def _nacre(program: Path, home: Path, variables: Mapping[str, str], *arguments: 
 
 
 @pytest.mark.parametrize("installer", INSTALLERS)
+@pytest.mark.covers("PART-1")
 def test_a_stranger_installs_the_wheel_and_has_an_assistant(
     installer: str, python: str, wheel: Path, tmp_path: Path
 ) -> None:

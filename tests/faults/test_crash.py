@@ -24,6 +24,7 @@ TESTS = Path(__file__).parents[1]
         pytest.param("sessions/journal/crash_driver.py", 30, id="transcripts"),
     ],
 )
+@pytest.mark.covers("W5-1", "ASK-16")
 def test_a_kill_between_any_two_writes_loses_nothing(tmp_path: Path, driver: str, least_kills: int) -> None:
     """Killed before its first write, its second, …: the next program goes on, and no line, note or message is
     missing or there twice. What it looks at stands in the driver, which forks a child for each place.
@@ -35,6 +36,7 @@ def test_a_kill_between_any_two_writes_loses_nothing(tmp_path: Path, driver: str
 
 
 @pytest.mark.slow
+@pytest.mark.covers("ATT-10")
 def test_a_kill_while_notes_are_saved_notes_nothing_in_other_words(tmp_path: Path) -> None:
     """Killed before any write of a flush, the next flush goes on: what was told is noted, and once.
 

@@ -153,6 +153,7 @@ async def test_a_web_page_leads_to_the_fallback_at_once(tmp_path: Path) -> None:
     await assert_fallback_answers(tmp_path, wire.Step(body="<html>"))
 
 
+@pytest.mark.covers("A17-4")
 async def test_a_stalled_answer_leads_to_the_fallback(tmp_path: Path) -> None:
     """The silent stream is given up and not asked again; its beginning is not said twice."""
     events = await assert_fallback_answers(tmp_path, wire.stall("The hive "), modelTimeoutSeconds=1)
@@ -174,6 +175,7 @@ async def test_a_cooling_model_is_not_asked_in_the_next_turn_nor_after_a_restart
     assert any(isinstance(event, FallbackAnswered) for event in events)
 
 
+@pytest.mark.covers("W16-1", "ASK-22")
 async def test_a_malformed_transcript_takes_no_model_from_other_sessions(tmp_path: Path) -> None:
     """W16-1: both models refuse one session's request; the next session is answered by the first."""
     async with ProviderServer() as server:

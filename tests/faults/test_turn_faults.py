@@ -66,6 +66,7 @@ def read_only(folder: Path) -> Iterator[None]:
 
 
 @pytest.mark.slow
+@pytest.mark.covers("A12-6")
 async def test_no_model_is_asked_for_notes_that_cannot_be_written(tmp_path: Path) -> None:
     """History is compacted without a flush, and the owner is told why, once."""
     write_settings(tmp_path, window_settings())
@@ -102,6 +103,7 @@ async def test_a_workspace_that_cannot_be_written_costs_no_turn(tmp_path: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.covers("ASK-16")
 def test_two_processes_in_one_session_lose_and_double_nothing(tmp_path: Path) -> None:
     """Each has its turns answered; the transcript is one chain with every word once."""
     write_settings(tmp_path, {})
@@ -126,6 +128,7 @@ def test_two_processes_in_one_session_lose_and_double_nothing(tmp_path: Path) ->
 
 
 @pytest.mark.slow
+@pytest.mark.covers("A17-2")
 def test_a_kill_while_the_provider_stalls_keeps_the_question(tmp_path: Path) -> None:
     """`nacre send` is killed in the middle of an answer; the next one goes on behind the question."""
     asked = threading.Event()

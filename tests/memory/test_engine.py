@@ -20,6 +20,7 @@ def _paths(report: SearchReport) -> list[str]:
     return [hit.path for hit in report.hits]
 
 
+@pytest.mark.covers("IDX-1", "Q-5")
 async def test_a_workspace_that_was_never_indexed_is_searchable_at_once(tmp_path: Path) -> None:
     """The first search finds what is there, without a sync before it and without an embedder."""
     workspace(tmp_path, {"memory/2026-02-10.md": LOG, "MEMORY.md": "# Facts\n\n- Max likes tea.\n"})
@@ -36,6 +37,7 @@ async def test_a_workspace_that_was_never_indexed_is_searchable_at_once(tmp_path
     await engine.close()
 
 
+@pytest.mark.covers("SEED-3")
 async def test_a_note_written_a_moment_ago_is_found(tmp_path: Path) -> None:
     """After `mark_dirty`, the next search has the new note; a changed and a deleted file are followed too."""
     root = workspace(tmp_path, {"memory/2026-02-10.md": LOG})
@@ -57,6 +59,7 @@ async def test_a_note_written_a_moment_ago_is_found(tmp_path: Path) -> None:
     await engine.close()
 
 
+@pytest.mark.covers("Q-28")
 async def test_an_unchanged_workspace_is_not_read_again(tmp_path: Path) -> None:
     """The second sync and a second process find everything unchanged by its stat values."""
     root = workspace(tmp_path, {"memory/2026-02-10.md": LOG, "MEMORY.md": "facts"})
@@ -75,6 +78,7 @@ async def test_an_unchanged_workspace_is_not_read_again(tmp_path: Path) -> None:
     await again.close()
 
 
+@pytest.mark.covers("Q-28")
 async def test_a_same_size_edit_within_the_same_tick_is_noticed(tmp_path: Path) -> None:
     """A file changed right after it was read is read again although size and time are the same."""
     root = workspace(tmp_path, {"MEMORY.md": "the cat\n"})
@@ -91,6 +95,7 @@ async def test_a_same_size_edit_within_the_same_tick_is_noticed(tmp_path: Path) 
     await engine.close()
 
 
+@pytest.mark.covers("Q-27")
 async def test_limits_of_a_search_are_kept_sane(tmp_path: Path) -> None:
     """`max_results` is at least one and may be huge, `min_score` within 0…1; blank queries find nothing."""
     workspace(tmp_path, {f"memory/{number}.md": f"cat number {number}" for number in range(9)})
@@ -104,6 +109,7 @@ async def test_limits_of_a_search_are_kept_sane(tmp_path: Path) -> None:
     await engine.close()
 
 
+@pytest.mark.covers("Q-43")
 async def test_more_results_never_change_who_is_first(tmp_path: Path) -> None:
     """The candidate pool does not depend on `max_results`, so a longer list only continues a shorter one."""
     workspace(
@@ -169,6 +175,7 @@ async def test_a_forced_sync_builds_everything_again(tmp_path: Path) -> None:
     await engine.close()
 
 
+@pytest.mark.covers("Q-10")
 async def test_a_force_during_a_sync_is_honoured(tmp_path: Path) -> None:
     """Of three callers at once, the one that forces gets a rebuild, and nobody a run older than its call."""
     workspace(tmp_path, {"memory/2026-02-10.md": LOG})
@@ -183,6 +190,7 @@ async def test_a_force_during_a_sync_is_honoured(tmp_path: Path) -> None:
     await engine.close()
 
 
+@pytest.mark.covers("SEED-4")
 async def test_other_chunking_rebuilds_behind_the_old_index(tmp_path: Path) -> None:
     """Status says why before, the next sync rebuilds and says why, and then all is well."""
     workspace(tmp_path, {"memory/2026-02-10.md": LOG})
@@ -230,6 +238,7 @@ async def test_one_unreadable_file_does_not_stop_the_others(tmp_path: Path) -> N
     await engine.close()
 
 
+@pytest.mark.covers("Q-17")
 async def test_a_file_that_is_too_large_is_listed_not_fatal(tmp_path: Path) -> None:
     """A sparse giant is refused by name; its neighbours are indexed; a rebuild keeps to that."""
     root = workspace(tmp_path, {"memory/a.md": "zebra"})
@@ -246,6 +255,7 @@ async def test_a_file_that_is_too_large_is_listed_not_fatal(tmp_path: Path) -> N
     await engine.close()
 
 
+@pytest.mark.covers("Q-35")
 async def test_a_workspace_that_vanishes_keeps_its_index(tmp_path: Path) -> None:
     """While the drive is away, searches still answer, syncs say so, and a forced rebuild loses nothing."""
     root = workspace(tmp_path, {"memory/a.md": "zebra"})
@@ -263,6 +273,7 @@ async def test_a_workspace_that_vanishes_keeps_its_index(tmp_path: Path) -> None
     await engine.close()
 
 
+@pytest.mark.covers("IDX-1", "IDX-9", "Q-13")
 async def test_status_says_what_is_pending(tmp_path: Path) -> None:
     """A status counts files and chunks by source, and changes that are not indexed yet."""
     root = workspace(tmp_path, {"memory/2026-02-10.md": LOG})

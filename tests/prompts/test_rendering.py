@@ -141,6 +141,7 @@ def test_summary_requests_carry_the_required_headings_in_order(name: str) -> Non
     assert [line for line in rendered.splitlines() if line.startswith("#")] == HEADINGS
 
 
+@pytest.mark.covers("A2-2")
 def test_group_prompt_names_no_memory_tool() -> None:
     """A group is never told to use tools that it does not have."""
     rendered = render("system/group", tools="", memory="", folders="`shared/`")

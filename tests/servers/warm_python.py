@@ -70,9 +70,10 @@ def run_warm(
     with ExitStack() as closing:
         streams = [closing.enter_context(tempfile.TemporaryFile()) for _ in ("stdout", "stderr")]
         read, write = os.pipe()
-        with os.fdopen(write, "wb") as typed, os.fdopen(read) as reader:
+        with os.fdopen(write, "wb") as typed:
             # The pipe takes some thousand bytes before anybody reads them; no test says more than that.
             typed.write(stdin.encode())
+        with os.fdopen(read) as reader:
             program = WarmProgram(*arguments, cwd=cwd, env=env, files=(reader, *streams))
         try:
             code = program.wait(timeout_seconds)

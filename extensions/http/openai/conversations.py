@@ -15,11 +15,12 @@ from weakref import WeakValueDictionary
 
 from starlette.requests import Request
 
+from nacre.bridges.answering.turns import TurnRunner
 from nacre.extensions.http.openai.requests import BadRequest, ClientMessage
 from nacre.prompts import quoted, render
 from nacre.record import Record
 from nacre.runtime.agent.agent import Agent
-from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ModelError, PrivacyError
 from nacre.runtime.contracts.events import AnswerDiscarded, Event, ReplyReady, TextStreamed, TurnFailed
 from nacre.runtime.contracts.ids import NewId
@@ -142,13 +143,24 @@ def session_name_of(request: Request, *names: str | None) -> tuple[str, bool]:
 
 
 class Conversations:
-    def __init__(self, agents: Mapping[str, Agent], *, now: Clock, new_id: NewId) -> None:
+    def __init__(self, agents: Mapping[str, Agent], runner: TurnRunner, *, now: Clock, new_id: NewId) -> None:
         self.agents = agents
+        self._runner = runner
         self.now = now
         self.new_id = new_id
         self._locks = WeakValueDictionary[tuple[str, str], asyncio.Lock]()
 
-    async def prepare(self, agent: Agent, token: Token, conversation: Conversation) -> PreparedTurn:
+    async def events(
+        self, model: RequestedModel, token: Token, conversation: Conversation, most_tokens: int | None
+    ) -> tuple[AsyncGenerator[Event, None], int]:
+        """The events of the requested turn, and the number of turns before it. Raises like `_prepare`."""
+        if model.is_plain:
+            events = plain_events(model.agent, conversation, most_tokens, at_ms=epoch_ms(self.now()))
+            return self._runner.limited(model.agent, events), 0
+        prepared = await self._prepare(model.agent, token, conversation)
+        return self._runner.stream(model.agent, prepared.inbound), prepared.turns_before
+
+    async def _prepare(self, agent: Agent, token: Token, conversation: Conversation) -> PreparedTurn:
         """Brings the session to the position of the client, and returns the turn to run.
 
         Raises:

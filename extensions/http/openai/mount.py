@@ -26,12 +26,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from nacre.bridges.answering.turns import TurnRunner
 from nacre.extensions.http.openai.conversations import (
     PLAIN,
     Conversation,
     Conversations,
-    RequestedModel,
-    plain_events,
     requested_model,
     session_name_of,
 )
@@ -50,6 +49,7 @@ from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import (
     AgentError,
+    AgentPaused,
     ContextOverflow,
     MessageRefused,
     ModelAuthError,
@@ -80,6 +80,7 @@ RESTART_NOTICE = "\n\n(The answer was interrupted here and starts again.)\n\n"
 _STATUS: tuple[tuple[type[AgentError], int, str], ...] = (
     (RateLimited, 429, "rate_limit_error"),
     (SpendingCapReached, 429, "insufficient_quota"),
+    (AgentPaused, 503, "server_error"),
     (PrivacyError, 403, "permission_error"),
     (MessageRefused, 400, "invalid_request_error"),
     (ContextOverflow, 400, "invalid_request_error"),
@@ -193,7 +194,7 @@ async def chat_completions(conversations: Conversations, request: Request) -> Re
     name, is_raw_key = session_name_of(request, body.user)
     conversation = Conversation(rules=rules, messages=messages, session_name=name, is_raw_key=is_raw_key)
     most_tokens = body.max_completion_tokens or body.max_tokens
-    events = await _events(conversations, model, request, conversation, most_tokens)
+    events, _ = await conversations.events(model, caller_of(request.scope), conversation, most_tokens)
     completion = Completion(
         id=f"chatcmpl-{conversations.new_id()}",
         created_seconds=epoch_ms(conversations.now()) // 1000,
@@ -203,19 +204,6 @@ async def chat_completions(conversations: Conversations, request: Request) -> Re
         return await _whole(events, completion)
     wants_usage = body.stream_options is not None and body.stream_options.include_usage
     return EventSourceResponse(_chunks(events, completion, wants_usage=wants_usage), ping=PING_SECONDS)
-
-
-async def _events(
-    conversations: Conversations,
-    model: RequestedModel,
-    request: Request,
-    conversation: Conversation,
-    most_tokens: int | None,
-) -> AsyncGenerator[Event, None]:
-    if model.is_plain:
-        return plain_events(model.agent, conversation, most_tokens, at_ms=epoch_ms(conversations.now()))
-    prepared = await conversations.prepare(model.agent, caller_of(request.scope), conversation)
-    return model.agent.stream(prepared.inbound)
 
 
 async def _whole(events: AsyncGenerator[Event, None], completion: Completion) -> Response:
@@ -395,15 +383,12 @@ async def create_response(conversations: Conversations, request: Request) -> Res
         previous=body.previous_response_id,
         conversation=named,
     )
+    events, turns_before = await conversations.events(
+        model, caller_of(request.scope), conversation, body.max_output_tokens
+    )
+    response.id = response_id(turns_before + 1, conversation.session_name)
     if model.is_plain:
         response.id = f"resp_{conversations.new_id()}"
-        events = plain_events(
-            model.agent, conversation, body.max_output_tokens, at_ms=epoch_ms(conversations.now())
-        )
-    else:
-        prepared = await conversations.prepare(model.agent, caller_of(request.scope), conversation)
-        response.id = response_id(prepared.turns_before + 1, conversation.session_name)
-        events = model.agent.stream(prepared.inbound)
     if body.stream:
         return EventSourceResponse(_numbered(_stream(events, response)), ping=PING_SECONDS)
     last: dict[str, Any] = {}
@@ -572,10 +557,18 @@ def _model(name: str) -> dict[str, Any]:
 
 
 def openai_mount(
-    agents: Mapping[str, Agent], embedders: Mapping[str, Embedder], *, now: Clock, new_id: NewId
+    agents: Mapping[str, Agent],
+    embedders: Mapping[str, Embedder],
+    runner: TurnRunner,
+    *,
+    now: Clock,
+    new_id: NewId,
 ) -> HttpMount:
-    """The mount for these agents, by ID. `embedders` has an entry for each agent with an embedder."""
-    conversations = Conversations(agents, now=now, new_id=new_id)
+    """The mount for these agents, by ID, whose turns `runner` runs.
+
+    `embedders` has an entry for each agent with an embedder.
+    """
+    conversations = Conversations(agents, runner, now=now, new_id=new_id)
     handlers: Sequence[tuple[str, str, Handler]] = (
         ("POST", "/chat/completions", partial(chat_completions, conversations)),
         ("POST", "/responses", partial(create_response, conversations)),

@@ -96,7 +96,7 @@ async def say(visit: Visit) -> Response:
 
 
 async def stop(visit: Visit) -> Response:
-    visit.home.agent.stop(visit.field("session"))
+    visit.site.turns.runner.stop(visit.home.agent, _inbound(visit.field("session")))
     return Response(status_code=204, headers=HEADERS)
 
 

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from nacre.bridges.answering.turns import TurnRunner
 from nacre.extensions.http.page import conversations, memory
 from nacre.extensions.http.page.access import (
     COOKIE,
@@ -36,15 +37,15 @@ _KINDS = {".css": "text/css", ".js": "text/javascript", ".txt": "text/plain", ".
 _FILES = {path.name: path for path in STATIC.iterdir()}
 
 
-def open_site(holder_of: HolderOf, home_of: HomeOf) -> Site:
+def open_site(holder_of: HolderOf, home_of: HomeOf, runner: TurnRunner) -> Site:
     """What the views share for the lifetime of a server; call `site.turns.close()` at its end.
 
-    `holder_of` returns the holder of a token, `home_of` the agent of an ID.
+    `holder_of` returns the holder of a token, `home_of` the agent of an ID. `runner` runs the turns.
     """
-    return Site(logins=Logins(holder_of), pages=Pages(), turns=LiveTurns(), home_of=home_of)
+    return Site(logins=Logins(holder_of), pages=Pages(), turns=LiveTurns(runner), home_of=home_of)
 
 
-def page_mount(homes: Mapping[str, PageHome], tokens: Tokens) -> HttpMount:
+def page_mount(homes: Mapping[str, PageHome], tokens: Tokens, runner: TurnRunner) -> HttpMount:
     """The page for these agents, by ID. It checks tokens itself, because a browser sends none on its own."""
 
     def holder_of(token: str) -> Holder | None:
@@ -58,7 +59,7 @@ def page_mount(homes: Mapping[str, PageHome], tokens: Tokens) -> HttpMount:
             raise Refused(f"The token is for the agent {agent_id!r}, which is not served.", 403)
         return homes[agent_id]
 
-    site = open_site(holder_of, home_of)
+    site = open_site(holder_of, home_of, runner)
     closing = (site.turns.close, *(home.close for home in homes.values()))
     return HttpMount(
         path="/", routes=page_routes(site), wants_token=False, login_of=site.logins.name_of, closing=closing

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from typing import Literal, TypeAlias
 
+from nacre.bridges.answering.turns import TurnRunner
 from nacre.record import Record
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.commands.conversation.history import moment_of
@@ -120,7 +121,8 @@ class LiveTurn:
 class LiveTurns:
     """The turns that the page has started: those that run, and the latest ones that ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, runner: TurnRunner) -> None:
+        self.runner = runner
         self._turns: dict[str, tuple[LiveTurn, asyncio.Condition]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -129,7 +131,9 @@ class LiveTurns:
         for old in [each for each, (known, _) in self._turns.items() if known.is_done][:-_KEPT_TURNS]:
             del self._turns[old]
         self._turns[turn.id] = turn, asyncio.Condition()
-        task = asyncio.create_task(self._run(turn, agent.stream(inbound)), name=f"page-turn-{turn.id}")
+        task = asyncio.create_task(
+            self._run(turn, self.runner.stream(agent, inbound)), name=f"page-turn-{turn.id}"
+        )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

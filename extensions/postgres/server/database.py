@@ -200,9 +200,9 @@ class Database:
         """The name of the database for people, without a password."""
         return shown(self._url)
 
-    def notifications(self, heard: Callable[[str], None]) -> Notifications:
-        """Calls `heard` for each notification about turns. Close it after use."""
-        return Notifications(self._url, self._limits, heard)
+    def notifications(self, heard: Callable[[str], None], *channels: str) -> Notifications:
+        """Calls `heard` for each notification about turns, and on other channels. Close it after use."""
+        return Notifications(self._url, self._limits, heard, channels)
 
     async def read(self, work: Callable[[Connection], T], *, is_patient: bool = False) -> T:
         """Returns the result of `work`, which reads a consistent snapshot.
@@ -486,6 +486,8 @@ class Process:
         self.asked: dict[tuple[str, str], bool] | None = None
         """Turns requested together with their message and not awaited yet, by agent and id; the value says
         that the turn is new and cannot be over. `None` if workers do not run turns."""
+        self.stream = ""
+        """The channel on which it hears the events of turns that others run; empty if it does not listen."""
         self.ledgers: set[str] = set()
         """The agents whose ledger this process holds."""
         self.pace = pace
@@ -542,14 +544,17 @@ LISTEN_SECONDS = 0.5
 
 
 class Notifications:
-    """Calls `heard` on this event loop with each payload of `CHANNEL`, until it is closed.
+    """Calls `heard` on this event loop with each payload of `CHANNEL` and `others`, until it is closed.
 
     An empty payload means that listening has started: query again to miss nothing. Behind a pooler, there are
     no notifications.
     """
 
-    def __init__(self, url: str, limits: ConnectionLimits, heard: Callable[[str], None]) -> None:
+    def __init__(
+        self, url: str, limits: ConnectionLimits, heard: Callable[[str], None], others: Sequence[str] = ()
+    ) -> None:
         self.is_listening = False
+        self._channels = (CHANNEL, *others)
         self._url = url
         self._limits = limits
         self._loop = asyncio.get_running_loop()
@@ -576,7 +581,7 @@ class Notifications:
             self._is_closed.wait(LONGEST_PAUSE_SECONDS)
 
     def _listen(self, connection: Connection) -> None:
-        connection.execute(f"LISTEN {CHANNEL}")
+        connection.execute("; ".join(f"LISTEN {channel}" for channel in self._channels).encode())
         self.is_listening = True
         self._call("")
         looked = time.monotonic()

@@ -6,13 +6,24 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import replace
 
 from nacre.extensions.postgres.server.connections import DatabaseError
 from nacre.extensions.postgres.server.database import Database, shared_database
-from nacre.extensions.postgres.workers.stored_events import event_of, stopped
-from nacre.extensions.postgres.workers.turn_rows import Asked, Outcome, TurnKey, TurnRows, id_of_turn
+from nacre.extensions.postgres.workers.stored_events import QUOTA_TEXTS, events_of, stopped, usage_of
+from nacre.extensions.postgres.workers.streams import HeardStream, heard
+from nacre.extensions.postgres.workers.turn_rows import (
+    Admission,
+    Asked,
+    Outcome,
+    TurnKey,
+    TurnRows,
+    id_of_turn,
+)
 from nacre.runtime.agent.agent import Agent
-from nacre.runtime.contracts.events import ApprovalAsked, Event, MessageJoined
+from nacre.runtime.contracts.errors import AgentPaused, SpendingCapReached
+from nacre.runtime.contracts.events import ApprovalAsked, Event, MessageJoined, TurnFailed
+from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.settings.config import Config
 
@@ -29,11 +40,12 @@ log = logging.getLogger(__name__)
 
 
 class _Awaited:
-    """A turn whose outcome is awaited, and the approvals that were already asked for."""
+    """A turn whose outcome is awaited: what came of it, and the approvals that were already asked for."""
 
     def __init__(self) -> None:
-        self.found = asyncio.Queue[ApprovalAsked | Outcome]()
+        self.found = asyncio.Queue[Event | Outcome]()
         self.asked: set[str] = set()
+        self.stream = HeardStream()
 
 
 class HandedOver:
@@ -51,39 +63,80 @@ class HandedOver:
         self._process = database.process
         self._asked: dict[TurnKey, bool] = {}
         self._process.asked = self._asked
-        self._notifications = database.notifications(self._on_notification)
+        self._channel = f"nacre_{random_id().replace('-', '_')}"
+        self._notifications = database.notifications(self._on_notification, self._channel)
         self._looking = asyncio.create_task(self._look())
 
     async def stream(self, agent: Agent, inbound: Inbound) -> AsyncGenerator[Event, None]:
-        """Yields the questions of a turn that a worker runs, and its last event.
+        """Yields the events of a turn that a worker runs; all but the last one and questions may be missing.
 
         Commands run in the gateway. While the database is unreachable or the agent is paused, this waits; the
-        message stays in the ledger.
+        message stays in the ledger. A message without an id is of a client who waits for the answer: its turn
+        ends with its reader, is refused if the agent is paused or has reached a limit, and runs here if no
+        worker lives.
         """
-        if self.runs_here(agent, inbound):
-            await self._until_resumed(agent.id)
-            async with aclosing(agent.stream(inbound)) as events:
-                async for event in events:
-                    yield event
-            return
-        session, turn = (agent.id, agent.session_key(inbound)), id_of_turn(inbound)
-        is_new = self._asked.pop((agent.id, turn), None)
-        asked = await self._ask(*session, inbound) if is_new is None else Asked(turn, is_new=is_new)
-        key = agent.id, asked.id
-        self._running[session] = asked.id
+        is_command = self.runs_here(agent, inbound)
+        if not inbound.message_id:
+            admission = await self._admission(agent.id)
+            if (refusal := _refusal(agent.id, admission, is_command=is_command)) is not None:
+                yield refusal
+                return
+            is_here = is_command or not admission.has_workers
+        elif is_here := is_command:
+            while (await self._admission(agent.id)).is_paused:  # noqa: ASYNC110 - others resume it
+                await asyncio.sleep(PAUSE_SECONDS)
+        events = self._counted(agent.id, agent.stream(inbound)) if is_here else self._handed(agent, inbound)
+        async with aclosing(events):
+            async for event in events:
+                yield event
+
+    async def limited(self, agent: Agent, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
+        """The events of what is no turn and runs here. Its usage counts, and it is refused like a turn."""
+        async with aclosing(self._counted(agent.id, events)) as counted:
+            if (refusal := _refusal(agent.id, await self._admission(agent.id))) is not None:
+                yield refusal
+                return
+            async for event in counted:
+                yield event
+
+    async def _counted(
+        self, agent_id: str, events: AsyncGenerator[Event, None]
+    ) -> AsyncGenerator[Event, None]:
+        async with aclosing(events):
+            async for event in events:
+                if (usage := usage_of(event)) is not None:
+                    await _sent(self._rows.count(agent_id, usage))
+                yield event
+
+    async def _handed(self, agent: Agent, inbound: Inbound) -> AsyncGenerator[Event, None]:
+        is_clients = not inbound.message_id
+        if is_clients:
+            inbound = replace(inbound, message_id=random_id())
+        session = agent.id, agent.session_key(inbound)
+        key = agent.id, id_of_turn(inbound)
+        awaited = self._awaited[key] = _Awaited()
+        found: Event | Outcome | None = None
+        self._running.setdefault(session, key[1])
         try:
-            async with aclosing(self._found(key, is_new=asked.is_new)) as several:
-                async for found in several:
-                    if isinstance(found, ApprovalAsked):
-                        yield found
-                        await _sent(self._rows.told(key, found))
-                    else:
-                        outcome = found
+            is_new = self._asked.pop(key, None)
+            if is_new is None:
+                is_new = (await self._ask(*session, inbound)).is_new
+            if not is_new or not self._notifications.is_listening:  # it may be over
+                self._changed.set()
+            while not isinstance(found := await awaited.found.get(), Outcome):
+                yield found
+                if isinstance(found, ApprovalAsked):
+                    await _sent(self._rows.told(key, found))
         finally:
-            self._running.pop(session, None)
-        for name in outcome.heard:
+            self._awaited.pop(key, None)
+            if self._running.get(session) == key[1]:
+                del self._running[session]
+            if is_clients and not isinstance(found, Outcome):
+                self._send(self._rows.stop(*session, stopped(), key[1]))
+        for name in found.heard:
             yield MessageJoined(inbound_id=name)
-        yield event_of(outcome.text)
+        for event in events_of(found.text, heard_chars=awaited.stream.heard_chars):
+            yield event
 
     def runs_here(self, agent: Agent, inbound: Inbound) -> bool:
         """Whether a message is a command. For other messages, workers count the failed attempts."""
@@ -107,7 +160,7 @@ class HandedOver:
 
     async def close(self) -> None:
         """Stops waiting. The turns continue; a message that is submitted again finds its outcome."""
-        self._process.asked = None
+        self._process.asked, self._process.stream = None, ""
         await asyncio.gather(*self._sending)
         self._looking.cancel()
         with suppress(asyncio.CancelledError):
@@ -120,17 +173,22 @@ class HandedOver:
         task.add_done_callback(self._sending.discard)
 
     def _on_notification(self, payload: str) -> None:
-        if payload in ("", "ended"):
+        if (piece := heard(payload)) is not None:
+            key, fence, begin, text = piece
+            if (awaited := self._awaited.get(key)) is not None:
+                for event in awaited.stream.read(fence, begin, text):
+                    awaited.found.put_nowait(event)
+        elif payload in ("", "ended"):
+            self._process.stream = self._channel
             self._changed.set()
             self._asked.update(dict.fromkeys(self._asked, False))
 
-    async def _until_resumed(self, agent_id: str) -> None:
+    async def _admission(self, agent_id: str) -> Admission:
         while True:
             try:
-                if not await self._rows.is_paused(agent_id):
-                    return
+                return await self._rows.admission(agent_id)
             except DatabaseError as error:
-                log.warning("whether %s is paused is not known; this is tried again: %s", agent_id, error)
+                log.warning("whether %s may answer is not known; this is tried again: %s", agent_id, error)
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _ask(self, agent_id: str, session_key: str, inbound: Inbound) -> Asked:
@@ -140,17 +198,6 @@ class HandedOver:
             except DatabaseError as error:
                 log.warning("no worker could be asked; this is tried again: %s", error)
             await asyncio.sleep(PAUSE_SECONDS)
-
-    async def _found(self, key: TurnKey, *, is_new: bool) -> AsyncGenerator[ApprovalAsked | Outcome, None]:
-        awaited = self._awaited[key] = _Awaited()
-        if not is_new or not self._notifications.is_listening:  # it may be over
-            self._changed.set()
-        try:
-            while not isinstance(found := await awaited.found.get(), Outcome):
-                yield found
-            yield found
-        finally:
-            self._awaited.pop(key, None)
 
     async def _look(self) -> None:
         while True:
@@ -183,11 +230,19 @@ class HandedOver:
                             awaited.found.put_nowait(question)
 
 
+def _refusal(agent_id: str, admission: Admission, *, is_command: bool = False) -> TurnFailed | None:
+    if admission.is_paused:
+        return TurnFailed(error=AgentPaused(f"The agent {agent_id} is paused. Send this again later."))
+    if admission.quota_reached and not is_command:
+        return TurnFailed(error=SpendingCapReached(QUOTA_TEXTS[admission.quota_reached]))
+    return None
+
+
 async def _sent(sending: Awaitable[None]) -> None:
     try:
         await sending
     except DatabaseError as error:
-        log.warning("a turn could not be stopped, or told something: %s", error)
+        log.warning("a turn could not be stopped, told something, or counted: %s", error)
 
 
 @asynccontextmanager

@@ -3,12 +3,43 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
-from nacre.runtime.contracts.errors import MessageRefused, SessionInUse, TurnBroken, TurnCancelled
-from nacre.runtime.contracts.events import ApprovalAsked, Event, ReplyReady, Silence, TurnFailed
+from nacre.runtime.contracts.errors import (
+    AgentError,
+    ContextOverflow,
+    MessageRefused,
+    ModelAuthError,
+    PrivacyError,
+    RateLimited,
+    SessionInUse,
+    SpendingCapReached,
+    TurnBroken,
+    TurnCancelled,
+)
+from nacre.runtime.contracts.events import (
+    AnswerDiscarded,
+    ApprovalAsked,
+    Event,
+    ReplyReady,
+    Silence,
+    TextStreamed,
+    TurnFailed,
+)
 from nacre.runtime.contracts.inbound import Reply
 from nacre.sessions.contracts.errors import SessionStoreRefused, SessionTakenOver
-from nacre.sessions.contracts.messages import Usage
+from nacre.sessions.contracts.messages import Usage, usage_from_json
+
+QUOTA_TEXTS = {
+    "day": "I have used up what I may use today. Send this again after midnight (UTC).",
+    "storage": "I have no room left for conversations and notes. Ask whoever runs this service for more.",
+}
+TORN = "A part of the answer was lost on its way."
+_ERRORS: Mapping[str, type[AgentError]] = {
+    kind.__name__: kind
+    for kind in (ContextOverflow, ModelAuthError, PrivacyError, RateLimited, SpendingCapReached)
+}
+"""What a client is told differently. An unreachable model is not here: the gateway would ask again."""
 
 
 def question_of(asked: ApprovalAsked) -> str:
@@ -50,15 +81,12 @@ def given_up(times: int) -> str:
 
 def gone() -> str:
     """Of a turn that was removed with its agent."""
-    return _text("silence", "", key="", session_id="")
+    return _text("silence", "", key="", session_id="", usage=None)
 
 
 def over_quota(reached: str) -> str:
     """Of a turn of an agent that has reached the limit of its `day` or its `storage`."""
-    text = "I have used up what I may use today. Send this again after midnight (UTC)."
-    if reached == "storage":
-        text = "I have no room left for conversations and notes. Ask whoever runs this service for more."
-    return json.dumps({"kind": "refused", "text": text})
+    return json.dumps({"kind": "refused", "text": QUOTA_TEXTS[reached]})
 
 
 def usage_of(ending: Event | None) -> Usage | None:
@@ -76,31 +104,53 @@ def unreadable() -> str:
     return json.dumps({"kind": "refused", "text": text})
 
 
-def outcome_of(ending: Event | None) -> str:
-    """Serializes a turn's last event; empty if the turn is unfinished and the next worker continues it."""
+def outcome_of(ending: Event | None, *, sent_chars: int = 0) -> str:
+    """Serializes a turn's last event; empty if the turn is unfinished and the next worker continues it.
+
+    `sent_chars` counts what was sent of its other events.
+    """
+    used = usage_of(ending)
+    usage = used and used.to_json()
     if isinstance(ending, ReplyReady):
         reply = ending.reply
-        return _text("reply", reply.text, key=reply.session_key, session_id=reply.session_id)
+        of_session = {"key": reply.session_key, "session_id": reply.session_id}
+        more = {"notice": reply.notice, "is_command": reply.is_command, "sent_chars": sent_chars}
+        return _text("reply", reply.text, **of_session, **more, usage=usage)
     if isinstance(ending, TurnFailed):
         error = ending.error
         if isinstance(error, SessionInUse | TurnCancelled) or _is_of_the_store(error):
             return ""
-        return _text("refused" if isinstance(error, MessageRefused) else "failed", str(error))
+        kind = "refused" if isinstance(error, MessageRefused) else "failed"
+        return _text(kind, str(error), error=type(error).__name__)
     if isinstance(ending, Silence):
-        return _text("silence", "", key=ending.session_key, session_id=ending.session_id)
+        return _text("silence", "", key=ending.session_key, session_id=ending.session_id, usage=usage)
     return ""
 
 
-def event_of(outcome: str) -> Event:
-    """Parses an event. An unknown kind of a newer version becomes an error with its text."""
+def events_of(outcome: str, *, heard_chars: int = 0) -> list[Event]:
+    """Parses an outcome: the turn's last event, behind the whole answer if only a part of it was heard.
+
+    An unknown kind of a newer version becomes an error with its text.
+    """
     stored = json.loads(outcome)
-    kind, text = stored["kind"], stored["text"]
+    kind, text, usage = stored["kind"], stored["text"], usage_from_json(stored.get("usage"))
     if kind == "reply":
-        return ReplyReady(reply=Reply(text=text, session_key=stored["key"], session_id=stored["session_id"]))
+        reply = Reply(
+            text=text,
+            session_key=stored["key"],
+            session_id=stored["session_id"],
+            notice=stored.get("notice", ""),
+            is_command=stored.get("is_command", False),
+            usage=usage,
+        )
+        is_torn = 0 < heard_chars != stored.get("sent_chars", 0)
+        again = (AnswerDiscarded(problem=TORN), TextStreamed(text=text)) if is_torn else ()
+        return [*again, ReplyReady(reply=reply)]
     if kind == "silence":
-        return Silence(session_key=stored["key"], session_id=stored["session_id"])
+        return [Silence(session_key=stored["key"], session_id=stored["session_id"], usage=usage)]
     errors = {"refused": MessageRefused, "failed": TurnBroken, "cancelled": TurnCancelled}
-    return TurnFailed(error=errors.get(kind, TurnBroken)(text))
+    error = _ERRORS.get(stored.get("error", "")) or errors.get(kind, TurnBroken)
+    return [TurnFailed(error=error(text))]
 
 
 def _is_of_the_store(error: BaseException | None) -> bool:
@@ -111,5 +161,5 @@ def _is_of_the_store(error: BaseException | None) -> bool:
     return False
 
 
-def _text(kind: str, text: str, **more: str) -> str:
+def _text(kind: str, text: str, **more: object) -> str:
     return json.dumps({"kind": kind, "text": text, **more})

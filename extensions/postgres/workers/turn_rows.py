@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple, TypeAlias
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ASK: LiteralString = """
-INSERT INTO turns (agent, id, session_key, inbound, is_redelivered)
-VALUES (%(agent)s, %(id)s, %(key)s, %(inbound)s, %(is_redelivered)s) ON CONFLICT DO NOTHING
+INSERT INTO turns (agent, id, session_key, inbound, is_redelivered, stream)
+VALUES (%(agent)s, %(id)s, %(key)s, %(inbound)s, %(is_redelivered)s, %(stream)s) ON CONFLICT DO NOTHING
 RETURNING pg_notify('nacre_turns', 'asked')::text
 """
 CLAIM: LiteralString = """
@@ -54,14 +54,23 @@ WITH free AS MATERIALIZED (
 SELECT claimed.agent, id, fence, tries, inbound, is_redelivered, ARRAY(
     SELECT json_build_array(turn_words.number, name)::text FROM turn_words
     WHERE turn_words.agent = claimed.agent AND turn = id ORDER BY turn_words.number), session_key,
-    quota_reached(claimed.agent), lane.*
+    quota_reached(claimed.agent), stream, lane.*
 FROM claimed LEFT JOIN LATERAL
     lane_take(claimed.agent, session_key, 'turn ' || id, %(process)s) AS lane ON TRUE
 """
 """Claims turns of all agents, each the first of its session: waiting ones, those of silent processes, those
 without progress, and those of this process that it does not know because the answer to a claim was lost.
 Returns the messages that joined them, and takes the lane of the session, if it is free."""
-IS_PAUSED: LiteralString = "SELECT 1 FROM paused_agents WHERE agent = %(agent)s"
+ADMISSION: LiteralString = """
+SELECT EXISTS (SELECT FROM paused_agents WHERE agent = %(agent)s), quota_reached(%(agent)s), EXISTS (
+    SELECT FROM processes WHERE places > 0 AND alive_until > clock_timestamp())
+"""
+_COUNT: LiteralString = """
+    UPDATE agent_quotas AS quota SET day = (clock_timestamp() AT TIME ZONE 'UTC')::date,
+        tokens = CASE day WHEN (clock_timestamp() AT TIME ZONE 'UTC')::date THEN tokens ELSE 0 END
+            + %(tokens)s,
+        usd = CASE day WHEN (clock_timestamp() AT TIME ZONE 'UTC')::date THEN usd ELSE 0 END + %(usd)s"""
+COUNT: LiteralString = f"{_COUNT} WHERE quota.agent = %(agent)s"
 _LEFT: LiteralString = """
 WITH left_lanes AS (
     UPDATE lanes SET held_until = '-infinity'
@@ -75,26 +84,27 @@ UPDATE turns SET state = 'waiting', tries = tries - %(uncounted)s, process = NUL
     due_at = clock_timestamp() + make_interval(secs => %(seconds)s)
 WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s AND state = 'running'
 """
-FINISH: LiteralString = f"""{_LEFT}, counted AS (
-    UPDATE agent_quotas AS quota SET day = (clock_timestamp() AT TIME ZONE 'UTC')::date,
-        tokens = CASE day WHEN (clock_timestamp() AT TIME ZONE 'UTC')::date THEN tokens ELSE 0 END
-            + %(tokens)s,
-        usd = CASE day WHEN (clock_timestamp() AT TIME ZONE 'UTC')::date THEN usd ELSE 0 END + %(usd)s
+FINISH: LiteralString = f"""{_LEFT}, counted AS ({_COUNT}
     FROM turns WHERE quota.agent = %(agent)s AND turns.agent = %(agent)s AND id = %(id)s
         AND turns.fence = %(fence)s AND state = 'running'
 )
 UPDATE turns SET state = 'done', outcome = %(outcome)s, inbound = '', done_at = clock_timestamp()
 WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s
     AND (state = 'running' OR state = 'done' AND outcome = %(outcome)s)
-RETURNING pg_notify('nacre_turns', 'ended')::text, EXISTS (
-    SELECT FROM turns AS next WHERE next.agent = turns.agent AND next.session_key = turns.session_key
-        AND next.state = 'waiting')
+RETURNING (SELECT count(pg_notify(%(stream)s, payload)) FROM unnest(%(payloads)s::text[]) AS payload),
+    pg_notify('nacre_turns', 'ended')::text, EXISTS (
+        SELECT FROM turns AS next WHERE next.agent = turns.agent AND next.session_key = turns.session_key
+            AND next.state = 'waiting')
 """
 """Succeeds also if the outcome was stored before and the answer was lost. Counts the usage of the turn once.
-Returns whether its session has another turn."""
+Sends its last events. Returns whether its session has another turn."""
+NOTIFY: LiteralString = """
+SELECT pg_notify(channel, payload)::text
+FROM unnest(%(channels)s::text[], %(payloads)s::text[]) AS each (channel, payload)
+"""
 STOP: LiteralString = """
 UPDATE turns SET state = 'done', outcome = %(outcome)s, inbound = '', done_at = clock_timestamp()
-WHERE agent = %(agent)s AND session_key = %(key)s AND state <> 'done'
+WHERE agent = %(agent)s AND session_key = %(key)s AND state <> 'done' AND %(id)s IN (id, '')
 RETURNING pg_notify('nacre_turns', 'ended')::text, pg_notify('nacre_turns', 'said')::text
 """
 LOOK: LiteralString = """
@@ -197,7 +207,7 @@ class TakenTurn(Record):
     """A turn that a worker holds, with the fence that distinguishes it from earlier workers.
 
     `tries` counts the workers that claimed it and became silent, including this one. `words` is the number of
-    the last message that had joined it.
+    the last message that had joined it. `stream` is the channel on which its events are heard, if anywhere.
     """
 
     agent_id: str
@@ -208,6 +218,7 @@ class TakenTurn(Record):
     tries: int
     words: int = 0
     quota_reached: str = ""
+    stream: str = ""
 
     @property
     def key(self) -> TurnKey:
@@ -227,6 +238,14 @@ class Asked(NamedTuple):
     is_new: bool
 
 
+class Admission(NamedTuple):
+    """Whether an agent is paused, the limit that it has reached, if any, and whether a worker lives."""
+
+    is_paused: bool
+    quota_reached: str
+    has_workers: bool
+
+
 class Kept(NamedTuple):
     """A stored outcome: whether another turn of its session waits."""
 
@@ -234,8 +253,7 @@ class Kept(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The outcome of a turn, as `event_of` reads it, and the names of the messages that joined it and that it
-    read."""
+    """The outcome of a turn, for `events_of`, and the names of messages that joined it and that it read."""
 
     text: str
     heard: tuple[str, ...]
@@ -257,6 +275,7 @@ class TurnRows:
             key=session_key,
             inbound=inbound_to_json(inbound),
             is_redelivered=inbound.redelivered,
+            stream=self._database.process.stream,
         )
         return Asked(turn_id, is_new=bool(rows))
 
@@ -277,25 +296,32 @@ class TurnRows:
             mine=[f"{agent_id} {turn_id}" for agent_id, turn_id in mine],
             seconds=progress_seconds,
         )
-        for agent_id, *_, key, _, fence, line, name, transcript, lines, size_bytes in rows:
+        for agent_id, *_, key, _, _, fence, line, name, transcript, lines, size_bytes in rows:
             if fence is not None:
                 lane = TakenLane(fence, line, name, transcript, lines, size_bytes)
                 process.taken_lanes[agent_id, key] = lane
         turns = []
         for row in rows:
             try:
-                turns.append(_taken(*row[:9]))
+                turns.append(_taken(*row[:10]))
             except (KeyError, TypeError, ValueError) as error:
                 log.warning("the turn %s of %s cannot be read: %s", row[1], row[0], error)
                 key = row[0], row[7]
                 lanes = {key: process.taken_lanes.pop(key).fence} if key in process.taken_lanes else {}
                 place = {"agent": row[0], "id": row[1], "fence": row[2]}
-                await self._run(FINISH, **place, **_columns(lanes), **_used(None), outcome=unreadable())
+                ended = {"outcome": unreadable(), "stream": "", "payloads": []}
+                await self._run(FINISH, **place, **_columns(lanes), **_used(None), **ended)
         return turns
 
-    async def is_paused(self, agent_id: str) -> bool:
-        """Whether an agent is paused, so that none of its turns starts."""
-        return bool(await self._run(IS_PAUSED, agent=agent_id))
+    async def admission(self, agent_id: str) -> Admission:
+        """Whether a turn of an agent may start, and who could run it."""
+        [row] = await self._run(ADMISSION, agent=agent_id)
+        return Admission(*row)
+
+    async def count(self, agent_id: str, usage: Usage) -> None:
+        """Counts what an agent used outside of workers for its quota."""
+        values = {"agent": agent_id, **_used(usage)}
+        await self._database.write(lambda connection: connection.execute(COUNT, values))
 
     async def say_into(self, agent_id: str, turn_id: str, inbound: Inbound) -> None:
         """Adds a message to a turn, wherever it runs, unless the turn is over."""
@@ -325,15 +351,26 @@ class TurnRows:
         """Extends the time after which others may claim a turn without progress."""
         await self._run(PROGRESS, **turn.place, seconds=progress_seconds)
 
+    async def notify(self, payloads: Sequence[tuple[str, str]]) -> None:
+        """Sends payloads, each on its channel."""
+        channels, texts = map(list, zip(*payloads, strict=True))
+        await self._run(NOTIFY, channels=channels, payloads=texts)
+
     async def finish(
-        self, turn: TakenTurn, outcome: str, lanes: LaneFences = _NO_LANES, usage: Usage | None = None
+        self,
+        turn: TakenTurn,
+        outcome: str,
+        lanes: LaneFences = _NO_LANES,
+        usage: Usage | None = None,
+        payloads: Sequence[str] = (),
     ) -> Kept | None:
         """Stores the outcome and frees the turn's lanes; `None` if another worker took or ended the turn.
 
-        `usage` counts for the agent's quota.
+        `usage` counts for the agent's quota. `payloads` are the last ones of its stream.
         """
-        rows = await self._run(FINISH, **turn.place, **_columns(lanes), **_used(usage), outcome=outcome)
-        return Kept(has_next=bool(rows[0][1])) if rows else None
+        ended = {"outcome": outcome, "stream": turn.stream, "payloads": list(payloads)}
+        rows = await self._run(FINISH, **turn.place, **_columns(lanes), **_used(usage), **ended)
+        return Kept(has_next=bool(rows[0][2])) if rows else None
 
     async def give_back(
         self, turn: TakenTurn, *, is_counted: bool, pause_seconds: float, lanes: LaneFences = _NO_LANES
@@ -345,9 +382,9 @@ class TurnRows:
         values = {"uncounted": 0 if is_counted else 1, "seconds": pause_seconds, **_columns(lanes)}
         await self._run(GIVE_BACK, **turn.place, **values)
 
-    async def stop(self, agent_id: str, session_key: str, outcome: str) -> None:
-        """Ends all turns of a session with an outcome. Later writes of their workers are refused."""
-        await self._run(STOP, agent=agent_id, key=session_key, outcome=outcome)
+    async def stop(self, agent_id: str, session_key: str, outcome: str, turn_id: str = "") -> None:
+        """Ends a turn, or all of a session, with an outcome. Later writes of their workers are refused."""
+        await self._run(STOP, agent=agent_id, key=session_key, outcome=outcome, id=turn_id)
 
     async def forget_over(self, most: int = 5_000) -> None:
         """Removes turns of all agents that ended more than `KEPT_SECONDS` ago, in batches."""
@@ -424,6 +461,7 @@ def _taken(
     said: list[str],
     session_key: str,
     quota_reached: str,
+    stream: str,
 ) -> TakenTurn:
     inbound, words = inbound_from_json(body), [json.loads(each) for each in said]
     if fence == 1:
@@ -440,6 +478,7 @@ def _taken(
         tries=tries,
         words=last,
         quota_reached=quota_reached,
+        stream=stream,
     )
 
 

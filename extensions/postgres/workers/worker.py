@@ -25,6 +25,7 @@ from nacre.extensions.postgres.server.database import (
     shared_database,
 )
 from nacre.extensions.postgres.workers.stored_events import given_up, outcome_of, over_quota, usage_of
+from nacre.extensions.postgres.workers.streams import Sender, SentStream
 from nacre.extensions.postgres.workers.turn_rows import TakenTurn, TurnKey, TurnRows
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.agent.runtime import Runtime
@@ -68,6 +69,9 @@ class _Running:
         self.progress_at = self.extended_at = time.monotonic()
         self.left_lanes = LeftLanes()
         self.usage: Usage | None = None
+        self.stream = SentStream(turn)
+        self.payloads: list[str] = []
+        """What is left of the stream for the end."""
         self.is_asking = False
         """Whether it waits for its owner, which counts as progress."""
 
@@ -89,6 +93,7 @@ class Worker:
         self._agent_of = agent_of
         self._most_at_once = most_at_once
         self._running: dict[TurnKey, _Running] = {}
+        self._sender = Sender(self._rows)
         self._notifications: Notifications | None = None
         self._changed = asyncio.Event()
         self._is_told = False
@@ -107,7 +112,7 @@ class Worker:
         """
         await self._process.beat()
         self._notifications = self._database.notifications(self._on_notification)
-        looking = asyncio.create_task(self._look())
+        looking, sending = asyncio.create_task(self._look()), asyncio.create_task(self._sender.run())
         try:
             await looking  # it ends only when it is cancelled
         except asyncio.CancelledError:
@@ -117,7 +122,8 @@ class Worker:
             raise
         finally:
             looking.cancel()
-            await asyncio.gather(looking, return_exceptions=True)
+            sending.cancel()
+            await asyncio.gather(looking, sending, return_exceptions=True)
             await self._notifications.close()
             with suppress(DatabaseError):
                 await self._process.leave()
@@ -192,7 +198,9 @@ class Worker:
                 outcome = over_quota(turn.quota_reached)
             else:
                 ending = await self._ending(running)
-                outcome, running.usage = outcome_of(ending), usage_of(ending)
+                running.payloads = await self._sender.rest(running.stream)
+                outcome = outcome_of(ending, sent_chars=running.stream.sent_chars)
+                running.usage = usage_of(ending)
         except TimeoutError:
             is_counted = True
             log.warning("the turn %s made no progress for %.0f s", turn.id, PROGRESS_SECONDS)
@@ -218,7 +226,7 @@ class Worker:
                             turn, is_counted=is_counted, pause_seconds=PAUSE_SECONDS, lanes=lanes
                         )
                         return
-                    kept = await self._rows.finish(turn, outcome, lanes, running.usage)
+                    kept = await self._rows.finish(turn, outcome, lanes, running.usage, running.payloads)
                     if kept is None:
                         log.warning("the turn %s is another worker's by now, or was stopped", turn.id)
                     elif kept.has_next or len(self._running) >= self._most_at_once:
@@ -247,6 +255,7 @@ class Worker:
                         await self._rows.heard(turn, event.inbound_id)
                     elif isinstance(event, ApprovalAsked):
                         await self._rows.ask_owner(turn, event)
+                    self._sender.put(running.stream, event)
                     ending = event
         return ending
 

@@ -54,6 +54,9 @@ _VLLM = _local(
     8000, "HOSTED_VLLM_API_BASE", keys=("HOSTED_VLLM_API_KEY",), refused="additionalProperties strict"
 )
 _LM_STUDIO = _local(1234, "LM_STUDIO_API_BASE", keys=("LM_STUDIO_API_KEY",))
+_LLAMA_CPP = _local(
+    8080, "LLAMA_CPP_API_BASE", "LLAMAFILE_API_BASE", keys=("LLAMA_CPP_API_KEY", "LLAMAFILE_API_KEY")
+)
 
 PROVIDERS: Mapping[str, Provider] = {
     "openai": Provider(
@@ -73,7 +76,8 @@ PROVIDERS: Mapping[str, Provider] = {
     "vllm": _VLLM,
     "lm_studio": _LM_STUDIO,
     "lmstudio": _LM_STUDIO,
-    "llamafile": _local(8080, "LLAMAFILE_API_BASE", keys=("LLAMAFILE_API_KEY",)),
+    "llama_cpp": _LLAMA_CPP,
+    "llamafile": _LLAMA_CPP,
     "deepseek": Provider(
         base_url="https://api.deepseek.com/v1",
         base_url_variables=("DEEPSEEK_API_BASE",),

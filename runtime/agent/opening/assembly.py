@@ -141,7 +141,7 @@ async def _assembled(config: Config, given: AuthorParts, world: World) -> AgentP
     await asyncio.to_thread(keep_private, config.state_dir, config.folders)
     workspace, workspace_notices = await _workspace(config)
     count_tokens = world.count_tokens(_first_name(given) or config.model_name)
-    offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=new_id, count_tokens=count_tokens)
+    offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=new_id, count_tokens=world.count_tokens(""))
     chosen = open_models(
         config,
         [each if isinstance(each, str) else world.author_model(each) for each in given.models],
@@ -203,13 +203,14 @@ def _by_settings(
 ) -> dict[str, Any]:
     settings, now = config.settings, world.now
     compaction = settings.agent.compaction
-    review = review_queue(config)
+    review, estimate_tokens = review_queue(config), world.count_tokens("")
     return {
         "hooks": Hooks(timeout_seconds=settings.hooks.timeout_seconds),
         "notice_log": NoticeLog(),
         "now": now,
         "new_id": world.new_id,
         "count_tokens": count_tokens,
+        "estimate_tokens": estimate_tokens,
         "summary_model": _side_model(config, world, compaction.model),
         "flush_model": _side_model(config, world, compaction.memory_flush.model),
         "sessions": SessionOpener(
@@ -234,7 +235,7 @@ def _by_settings(
             settings.skills,
             open_skills(config),
             now=now,
-            count_tokens=count_tokens,
+            count_tokens=estimate_tokens,
         ),
     }
 

@@ -13,7 +13,7 @@ from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.models.cooldown import CooldownFile
 from nacre.runtime.models.failover import Candidate, ModelChain, Patience
 from nacre.runtime.providers.opening import open_transcribers, price_entry, settled_budget
-from nacre.runtime.settings.config import Config
+from nacre.runtime.settings.config import OFFLINE_NAMES, Config
 from nacre.runtime.settings.disk.auth_profiles import AuthProfile
 from nacre.runtime.turn.inbound_message import VoiceNotes
 
@@ -44,7 +44,14 @@ def open_models(
         first_byte_seconds=config.settings.agent.model_first_byte_seconds,
     )
 
-    def chain(models: Sequence[ChatModel]) -> ModelChain:
+    def opened(model: ChatModel | str) -> ChatModel:
+        if not isinstance(model, str):
+            return model
+        return offline if model in OFFLINE_NAMES else model_named(model)
+
+    def chain(named: Sequence[ChatModel | str]) -> ModelChain:
+        models = [opened(each) for each in named]
+
         def budget(model: ChatModel) -> ContextBudget:
             return settled_budget(config.settings.agent, model, is_fallback=model is not models[0])
 
@@ -58,23 +65,16 @@ def open_models(
             patience=patience,
         )
 
-    def connected(first_name: str) -> ModelChain:
-        names = model_names(replace(config, model_name=first_name))
-        return chain([model_named(name) for name in names])
-
-    def opened(model: ChatModel | str) -> ModelChain:
-        if not isinstance(model, str):
+    def chain_of(model: ChatModel | str) -> ModelChain:
+        if not isinstance(model, str) or model == offline.name:
             return chain([model])
-        return chain([offline]) if model == offline.name else connected(model)
+        return chain(model_names(replace(config, model_name=model)))
 
-    if given:
-        default = chain([model_named(each) if isinstance(each, str) else each for each in given])
-    else:
-        default = connected(config.model_name) if config.model_name else chain([offline])
+    default = chain(given) if given else chain_of(config.model_name or offline)
     return ChosenModels(
         default,
         known=_known_models(config, default.first.model.name, offline.name),
-        open_chain=opened,
+        open_chain=chain_of,
         is_model=lambda name: bool(price_entry(name)),
     )
 
@@ -87,7 +87,10 @@ def _known_models(config: Config, default_name: str, offline_name: str) -> Known
     providers = [name.partition("/")[0] for name in names if name != offline_name]
     return KnownModels(
         names=names,
-        aliases={entry.alias: name for name, entry in agent.models.items() if entry.alias.strip()},
+        aliases={
+            "offline": offline_name,
+            **{entry.alias: name for name, entry in agent.models.items() if entry.alias.strip()},
+        },
         providers=list(
             dict.fromkeys([*providers, *config.settings.models.providers, *config.auth.providers])
         ),

@@ -15,7 +15,6 @@ from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.extensions.host import MakeToolSource, OpeningAgent
 from nacre.runtime.models.tokenizer import (
-    ESTIMATED_TOKENS,
     count_tokens_for,
     counted_once,
     estimate_tokens,
@@ -125,12 +124,11 @@ class World(Record):
         )
 
     def count_tokens(self, model_name: str) -> Callable[[str], int]:
-        """A counter with a cache that all agents share."""
-        # the offline responder has no tokenizer of its own
+        """A counter with a cache that all agents share; without a name, it estimates."""
         count = count_tokens_for(model_name) if model_name else estimate_tokens
         return self.shared.borrowed(
             ("tokens", model_name),
-            lambda: counted_once(count, estimated_tokens=ESTIMATED_TOKENS if model_name else 0),
+            lambda: counted_once(count),
             close=_nothing_to_close,
             until=self.closing,
         )

@@ -21,7 +21,7 @@ from nacre.runtime.open_sessions.open_session import FLUSH_ENTRY, OpenSession, h
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.compaction.facts import file_operations
 from nacre.sessions.contracts.errors import SessionKeyInvalid
-from nacre.sessions.contracts.keys import canonical_key, is_private_key
+from nacre.sessions.contracts.keys import canonical_key, is_private_key, owners_key
 from nacre.sessions.entries.entries import Entry, Label, SessionOwner, started_in_private
 from nacre.sessions.index.record import (
     SessionRecord,
@@ -181,11 +181,12 @@ def entry_at(session: OpenSession, place: str | SessionTurn) -> str | None:
 
 async def _free_key(turn: Turn, text: str) -> str:
     main_key = turn.parts.settings.session.main_key
-    key = canonical_key(text, agent_id=turn.parts.agent_id, main_key=main_key)
+    named = owners_key if turn.session.policy.is_private else canonical_key
+    key = named(text, agent_id=turn.parts.agent_id, main_key=main_key)
     if turn.session.policy.is_private and not is_private_key(key, main_key=main_key):
         raise PrivacyError(
             f"A private session cannot be copied to {key!r}, which would not be private. "
-            "Give it the key of a direct chat, such as 'dm:idea'."
+            "Give it a plain name, such as 'idea'."
         )
     if await turn.parts.sessions.index.get(key) is not None:
         raise _taken(key)

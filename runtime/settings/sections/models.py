@@ -52,7 +52,7 @@ class ProviderSettings(SettingsSection):
     """How the provider is spoken to. `openai-completions`: OpenAI's chat completions over plain HTTP, which
     starts a second or two sooner and costs the least. `litellm`: through litellm, an extra that knows all
     other protocols; OpenClaw's other names mean that too. Blank chooses: plain HTTP for OpenAI, Gemini,
-    OpenRouter, Ollama, vLLM, LM Studio, llamafile, DeepSeek, Groq, Mistral, xAI, Together, Cerebras and every
+    OpenRouter, Ollama, vLLM, LM Studio, llama.cpp, DeepSeek, Groq, Mistral, xAI, Together, Cerebras and every
     provider with a `baseUrl`; litellm for all others, and for OpenAI's models that need its Responses API."""
     models: tuple[ProviderModel, ...] = ()
     """Facts about single models."""

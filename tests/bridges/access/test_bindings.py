@@ -40,6 +40,7 @@ BINDINGS: list[dict[str, Any]] = [
         ({"channel": "irc"}, ""),
     ],
 )
+@pytest.mark.covers("A3-7")
 def test_the_most_specific_binding_counts(inbound: dict[str, Any], agent: str) -> None:
     """A chat before an account, an account before every account; nothing where none fits."""
     bindings = Settings.model_validate({"bindings": BINDINGS}).bindings

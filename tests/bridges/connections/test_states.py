@@ -48,6 +48,7 @@ class Hasty(Bridge):
     def __init__(self, count: int) -> None:
         self.count = count
         self.done = asyncio.Event()
+        self._stopped = asyncio.Event()
 
     async def start(self, inbox: Inbox) -> None:
         """Hands them in."""
@@ -67,10 +68,11 @@ class Hasty(Bridge):
             taking.cancel()
             await asyncio.gather(taking, return_exceptions=True)
         self.done.set()
-        await asyncio.Event().wait()
+        await self._stopped.wait()
 
     async def stop(self) -> None:
-        """Is cancelled."""
+        """Ends `start`."""
+        self._stopped.set()
 
     async def deliver(self, part: Part) -> str:
         """Takes it."""

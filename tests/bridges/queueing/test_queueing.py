@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from nacre.bridges.answering.dispatch import STOPPED, TOO_MANY
 from nacre.bridges.contracts.bridge import Capabilities
 from tests.bridges.chats import FOLLOW_UP, OPEN, Answering, gateway
@@ -24,6 +26,7 @@ async def _held(model: Answering, server: LineServer, *texts: str, **more: Any) 
         server.say(text, **more)
 
 
+@pytest.mark.covers("A16-2")
 async def test_a_burst_is_one_turn(tmp_path: Path) -> None:
     """What came during a turn is answered together, once, behind it."""
     model = Answering()
@@ -56,6 +59,7 @@ async def test_follow_ups_are_answered_one_by_one(tmp_path: Path) -> None:
     assert server.shown() == [f"re: {number}" for number in range(5)]
 
 
+@pytest.mark.covers("A15-4")
 async def test_stop_ends_the_turn_and_drops_what_waits(tmp_path: Path) -> None:
     """It is heard although the lane is held, it is answered, and the chat goes on."""
     model = Answering()

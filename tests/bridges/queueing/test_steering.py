@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import pytest
 
 from nacre import Agent, Inbound, tool
 from nacre.bridges.access.people import People
@@ -99,6 +100,7 @@ async def waiting(state: Path, count: int) -> None:
             await asyncio.to_thread(lambda: None)
 
 
+@pytest.mark.covers("A16-4")
 async def test_a_message_goes_into_the_turn_behind_its_tools(tmp_path: Path) -> None:
     """The model reads it with the tool's result, and one answer is for both."""
     bell, model = Bell(), ScriptedModel(calls(("ring", {})), says("both"))

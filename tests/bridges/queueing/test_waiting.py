@@ -59,6 +59,7 @@ def test_what_a_model_reads_of_several() -> None:
     assert combined([_waits(1)], cap=20).text == "say 1"
 
 
+@pytest.mark.covers("A16-2")
 def test_of_too_many_the_oldest_are_lines() -> None:
     """Every message is at least named, and the newest are whole."""
     waiting = [_waits(1, "x" * 400), *(_waits(number) for number in range(2, 6))]
@@ -73,6 +74,7 @@ def test_of_too_many_the_oldest_are_lines() -> None:
 
 
 @pytest.mark.parametrize("text", ["/stop", "STOP", " esc ", "abort!", "wait", "exit", "Interrupt."])
+@pytest.mark.covers("A15-4")
 def test_words_that_stop(text: str) -> None:
     """As a whole message, in any case."""
     assert is_stop(text)

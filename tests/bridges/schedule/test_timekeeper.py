@@ -47,6 +47,7 @@ async def test_a_reminder_is_said_once_in_its_chat(tmp_path: Path) -> None:
     assert "due Sat 2026-03-14 09:20 CET]\nwater the plants" in asked
 
 
+@pytest.mark.covers("A4-11")
 async def test_a_job_comes_again_and_is_part_of_the_conversation(tmp_path: Path) -> None:
     """Each run is one message of its chat's session, which the owner can answer."""
     clock, model = Clock(MORNING), Answering(lambda text: "Three mails." if "mails" in text else "Gladly.")

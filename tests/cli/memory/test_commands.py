@@ -41,6 +41,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.covers("CLI-6", "CLI-7")
 def test_index_search_and_get(home: Path) -> None:
     """What was indexed is found with its lines, and these lines can be read."""
     indexed = run_nacre(home, "memory", "index")
@@ -93,6 +94,7 @@ def test_a_search_for_people_and_in_time(home: Path) -> None:
     assert json.loads(later.stdout)["results"] == []
 
 
+@pytest.mark.covers("CLI-12", "SEED-1")
 def test_status_for_people_and_for_scripts(home: Path) -> None:
     """Before the first index everything is pending, and both forms say so."""
     text = run_nacre(home, "memory", "status")
@@ -166,6 +168,7 @@ def test_values_that_cannot_be_are_wrong_usage(arguments: list[str]) -> None:
     assert CliRunner().invoke(nacre, ["memory", *arguments]).exit_code == 2
 
 
+@pytest.mark.covers("CLI-4")
 def test_progress_lines_are_few() -> None:
     """Ten thousand files make about ten lines, each with what is done and what is left."""
     stream = io.StringIO()

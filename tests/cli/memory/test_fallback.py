@@ -76,6 +76,7 @@ def status_of(home: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.covers("SEED-8", "SEED-13", "PART-26", "ATT-8")
 def test_the_next_command_uses_the_fallbacks_vectors_and_says_why(home: Path, server: TwoProviders) -> None:
     """What one process left its provider for, the next ones know: they ask the fallback, and tell it."""
     indexed = run_nacre(home, "memory", "index")
@@ -96,6 +97,7 @@ def test_the_next_command_uses_the_fallbacks_vectors_and_says_why(home: Path, se
     assert "sk-secret" not in json.dumps([found, status]) + told.stderr + shown
 
 
+@pytest.mark.covers("SEED-13", "PART-12")
 def test_nothing_is_made_twice_and_the_first_provider_comes_back(home: Path, server: TwoProviders) -> None:
     """While it fails nothing is made anew; when it answers `memory index`, all vectors are its own."""
     for _ in range(2):
@@ -130,6 +132,7 @@ def test_nothing_is_made_twice_and_the_first_provider_comes_back(home: Path, ser
         ),
     ],
 )
+@pytest.mark.covers("SEED-24", "PART-6", "PART-14")
 def test_a_missing_library_is_told_before_the_first_index(
     tmp_path: Path, library: str, memory_search: dict[str, str], said: str
 ) -> None:
@@ -147,6 +150,7 @@ def test_a_missing_library_is_told_before_the_first_index(
     assert said in sent.stderr
 
 
+@pytest.mark.covers("CLI-3", "SEED-24")
 def test_a_missing_key_is_told_before_the_first_index(tmp_path: Path) -> None:
     """`memory status` of a fresh install knows it without asking anybody."""
     write_settings(tmp_path, {"provider": "openai"}, {})

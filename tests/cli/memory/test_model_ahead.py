@@ -6,9 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
+from nacre.cli.main import nacre
+from nacre.cli.memory.open_index import local_model
 from nacre.cli.memory.remembered_search import KEPT_FILE
+from nacre.memory.embedders.e5 import E5Embedder, loaded_model
 from tests.cli.program import environment, run_nacre
 
 PROGRAM = """
@@ -78,3 +82,9 @@ def test_a_search_by_words_begins_with_no_model(home: Path) -> None:
     begun = _begun(home, "memory", "search", "mast")
     kept.write_text(by_meaning, encoding="utf-8")
     assert begun == "False\n"
+
+
+def test_a_program_that_has_the_model_asks_no_other() -> None:
+    """It would load the same libraries once more."""
+    assert loaded_model()
+    assert local_model(click.Context(nacre), "mast", None) is E5Embedder

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from nacre.cli.memory.text import (
     search_json,
     search_lines,
@@ -40,6 +42,7 @@ def _shown(status: MemoryStatus) -> dict[str, str]:
     return {label.strip(): value.strip() for label, _, value in (line.partition(":") for line in lines)}
 
 
+@pytest.mark.covers("CLI-1", "CLI-3")
 async def test_a_healthy_status_names_every_part(tmp_path: Path) -> None:
     """CLI-1, 3: provider, counts, the vector engine with its dimensions, the cache, the probe."""
     status = await _status(tmp_path, WordEmbedder())
@@ -56,6 +59,7 @@ async def test_a_healthy_status_names_every_part(tmp_path: Path) -> None:
     assert {"Vector problem", "Pending", "Issues"}.isdisjoint(shown)
 
 
+@pytest.mark.covers("CLI-2", "CLI-3")
 async def test_a_status_says_what_is_wrong_and_why(tmp_path: Path) -> None:
     """CLI-2, 3: an extension that does not load and a dead embedder are told, for people and for scripts."""
     settings = {"store": {"vector": {"extensionPath": str(tmp_path / "none")}}, "cache": {"enabled": False}}
@@ -71,6 +75,7 @@ async def test_a_status_says_what_is_wrong_and_why(tmp_path: Path) -> None:
     assert "could not be loaded" in agent["status"]["vector"]["loadError"]
 
 
+@pytest.mark.covers("ATT-17")
 async def test_one_of_a_kind_is_no_plural(tmp_path: Path) -> None:
     """Files, chunks, vectors, what waits, and what the cache holds."""
     status = replace(
@@ -154,6 +159,7 @@ async def test_a_search_that_may_have_missed_something_says_so(tmp_path: Path) -
     await healthy.close()
 
 
+@pytest.mark.covers("CLI-10")
 def test_an_index_that_cannot_be_used_is_a_sentence_and_code_1(tmp_path: Path) -> None:
     """CLI-10: another program's database is left alone, and each command says which one failed."""
     index = tmp_path / ".nacre/memory/main.sqlite"

@@ -66,7 +66,7 @@ def test_status_tells_of_an_assistant_that_does_not_serve(tmp_path: Path) -> Non
     assert rows["Model"].startswith("none: the offline responder answers")
     assert rows["Window"].startswith("32,000 tokens; ")
     assert rows["Notes"].startswith("~/.nacre/workspace · ")
-    assert rows["Sessions"] == "1, the last direct:boats, just now"
+    assert rows["Sessions"] == "1, the last boats, just now"
     assert rows["Today"] == "$0.00 of $2.00, as far as prices are known"
     assert (told["model"], told["hasKey"], told["needsKey"]) == ("openai/gpt-5-mini", False, True)
     assert (told["serving"], told["windowTokens"], told["dailyCapUsd"]) == (False, 32_000, 2)

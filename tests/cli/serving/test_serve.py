@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.bridges.channels.contract.line_extension import install_line
 from tests.bridges.line_channel import LineServer
 from tests.cli.program import WAIT_SECONDS, environment, run_nacre
@@ -77,6 +79,7 @@ def test_a_channel_that_cannot_be_used_is_told_at_the_start(tmp_path: Path) -> N
     assert "hunter2" not in run.stderr
 
 
+@pytest.mark.covers("A3-7")
 def test_bindings_choose_among_the_agents_of_one_process(tmp_path: Path) -> None:
     """Each account is answered by its agent, in whose folder the conversation lies."""
     path = install_line(tmp_path / "site")

@@ -59,6 +59,7 @@ def test_a_narrow_screen_cuts_the_table(home: Path) -> None:
     assert max(map(len, shown)) <= 44 < max(map(len, wide))
 
 
+@pytest.mark.covers("A6-18")
 def test_sessions_are_listed(home: Path) -> None:
     """The table names what can be gone on with; --all and --json tell the rest."""
     table = run_nacre(home, "sessions", "list").stdout.splitlines()
@@ -78,6 +79,7 @@ def test_sessions_are_listed(home: Path) -> None:
     }
 
 
+@pytest.mark.covers("A6-18")
 def test_a_session_is_shown(home: Path) -> None:
     """Where it stands, and what was said last, tools in a line each; --last and --json as asked."""
     shown = run_here(home, "sessions", "show", "main").stdout
@@ -93,6 +95,7 @@ def test_a_session_is_shown(home: Path) -> None:
     assert told["messages"][0]["content"] == [{"type": "text", "text": "Nothing but ```notes```."}]
 
 
+@pytest.mark.covers("ATT-15")
 def test_an_export_through_a_pipe_cannot_drive_the_terminal(home: Path) -> None:
     """What was said stands in a file as it was; on standard output it is a sign or an escape."""
     wild = "a\x1b[2J\x1b]52;c;eA==\x07b\x00c\x9b31md\u202ee\u2066f"

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from nacre.cli.sessions.context import NO_SESSION
 from tests.cli.program import run_here, run_nacre
 from tests.servers import provider_wire as wire
 from tests.servers.provider_server import ProviderServer
 
 
+@pytest.mark.covers("A15-2")
 def test_the_parts_are_what_the_next_request_holds(tmp_path: Path) -> None:
     """Each text that is shown, tools apart, stands in the next request in this order, and the parts that the
     provider read from its cache are marked; /context says the same without the texts."""

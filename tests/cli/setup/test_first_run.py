@@ -260,6 +260,28 @@ def test_another_address_replaces_the_model_once_it_answers(tmp_path: Path, nobo
     assert config.settings.models.providers["local"].base_url == second.url
 
 
+def test_the_model_that_a_run_names_is_tried_and_kept(tmp_path: Path, nobody: dict[str, str]) -> None:
+    """Also one that is named by its address, with and without questions; only what is not said is asked."""
+    with ProviderServer(models=["qwen3"]) as first, ProviderServer(models=["gemma"]) as second:
+        for server in (first, second):
+            server.reply("ready")
+        run = run_nacre(tmp_path, "init", "--yes", NACRE_MODEL=first.url, **nobody)
+        assert run.returncode == 0, run.stderr
+        assert _config(tmp_path)[0] == "local/qwen3"
+        options = ("--model", second.url, "--fallback", "openai/gpt-5-mini")
+        with Terminal(tmp_path, "init", *options, **nobody) as terminal:
+            up_to_the_model(terminal)
+            terminal.wait_for("local/gemma answered in")
+            terminal.wait_for("Reach it by Telegram too")
+            terminal.type("n\r")
+            terminal.wait_for("Model      local/gemma")
+            assert terminal.exit_code() == 0
+    config = load_config({"HOME": str(tmp_path)})
+    assert config.model_name == "local/gemma"
+    assert config.settings.models.providers["local"].base_url == second.url
+    assert config.settings.agent.model.fallbacks == ("openai/gpt-5-mini",)
+
+
 def test_a_second_run_offers_another_model(tmp_path: Path, nobody: dict[str, str]) -> None:
     """A refused key is told and asked again; a name that is not on the list can be tried; a server that the
     settings have is offered with its address and its key."""

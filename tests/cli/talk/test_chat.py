@@ -42,6 +42,7 @@ def test_a_conversation_in_a_terminal(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.covers("ATT-15")
 def test_what_was_typed_ahead_outlives_a_stop(tmp_path: Path) -> None:
     """Words that were typed while an answer came stand at the next prompt, also after Ctrl-C."""
     with ProviderServer() as server:

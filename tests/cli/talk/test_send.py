@@ -77,6 +77,7 @@ def test_a_note_is_found_by_meaning_in_the_next_run(tmp_path: Path) -> None:
     assert "`memory/" in asked.stdout
 
 
+@pytest.mark.covers("ATT-17")
 def test_the_message_can_stand_without_a_flag(tmp_path: Path) -> None:
     """Words behind `send` are the message, together."""
     run = run_nacre(tmp_path, "send", "Remember", "that my boat is called Halcyon.")
@@ -105,6 +106,7 @@ def test_files_are_sent_along(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.covers("ATT-17")
 def test_json_is_printed_also_when_the_command_is_interrupted(tmp_path: Path) -> None:
     """A script that reads the object gets one, with the error, and the exit code of the signal."""
     started: list[subprocess.Popen[str]] = []
@@ -133,6 +135,7 @@ def test_json_is_printed_also_when_the_command_is_interrupted(tmp_path: Path) ->
     assert told["error"] == {"type": "TurnCancelled", "message": "The turn was stopped by signal 2."}
 
 
+@pytest.mark.covers("ATT-12")
 def test_a_slow_model_is_told_while_it_is_waited_for(tmp_path: Path) -> None:
     """On standard error, with how to stop it; the reply stands alone on standard output."""
     with ProviderServer() as server:

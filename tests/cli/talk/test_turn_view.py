@@ -58,6 +58,7 @@ def raw(*events: Event, is_live: bool = False, is_coloured: bool = False) -> str
     return stream.getvalue()
 
 
+@pytest.mark.covers("A17-4")
 def test_streamed_text_is_shown_once() -> None:
     """The answer appears as it comes; its end does not print it again."""
     shown = raw(
@@ -68,6 +69,7 @@ def test_streamed_text_is_shown_once() -> None:
     assert shown == "Your boat is Halcyon.\n"
 
 
+@pytest.mark.covers("A17-4")
 def test_words_before_a_tool_stand_on_their_own_line() -> None:
     """Text, the tool's one line, and the rest of the answer follow each other in order."""
     shown = raw(
@@ -166,6 +168,7 @@ def test_a_running_tool_is_one_line_that_goes_away() -> None:
         (ended("1", "no such file", is_error=True), "· memory_search failed: no such file"),
     ],
 )
+@pytest.mark.covers("A11-11", "A17-5")
 def test_each_event_is_one_line(event: Event, line: str) -> None:
     """Notes, compactions, retries, warnings and failed tools say in one line what happened."""
     assert raw(event) == f"{line}\n"

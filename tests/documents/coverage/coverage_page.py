@@ -1,4 +1,4 @@
-"""docs/engineering/coverage.md, made from `lines.toml`: each acceptance line, its mark and its tests.
+"""docs/engineering/coverage.md, made from `lines.toml` and the markers on the tests.
 
 `make fix` writes the page, or `python -m tests.documents.coverage.coverage_page`.
 """
@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -19,15 +18,16 @@ ROOT = Path(__file__).parents[3]
 LINES = Path(__file__).with_name("lines.toml")
 PAGE = ROOT / "docs" / "engineering" / "coverage.md"
 
-_TEST = re.compile(r"^ *(?:async )?def (test_\w+)\(", re.MULTILINE)
+_MARKER = re.compile(r"^ *@pytest\.mark\.covers\(([^)]*)\)\n *(?:async )?def (test_\w+)\(", re.MULTILINE)
 _HEAD = """# Acceptance lines
 
-<!-- Made by `make fix` from tests/documents/coverage/lines.toml. Edit that file. -->
+<!-- Made by `make fix` from tests/documents/coverage/lines.toml and the markers on the tests. -->
 
 The behavior that Nacre follows was written down as acceptance lines, from the descriptions and tests of
-OpenClaw. `tests/documents/coverage/lines.toml` holds what each line asks. This page lists where Nacre
-differs, and the tests of each line. A line is *held* when a test fails without the behavior, *different* when
-a test holds what Nacre does instead, and *absent* when no source file has the mechanism.
+OpenClaw. `tests/documents/coverage/lines.toml` holds what each line asks, and `@pytest.mark.covers` on a test
+which lines it holds. This page lists where Nacre differs, and the tests of each line. A line is *held* when a
+test fails without the behavior, *different* when a test holds what Nacre does instead, and *absent* when no
+source file has the mechanism.
 """
 
 
@@ -40,8 +40,6 @@ class Line:
     title: str
     """The heading that it stands below."""
     asks: str
-    tests: tuple[str, ...] = ()
-    """Function names, each with the end of its path where the name alone is not enough."""
     instead: str = ""
     absent: str = ""
     """An expression that no source file matches; `folder:` before it limits the search."""
@@ -68,7 +66,7 @@ def lines(text: str) -> list[Line]:
             group=group,
             number=int(number),
             title=held["title"],
-            **{key: tuple(value) if isinstance(value, list) else value for key, value in line.items()},
+            **(line if isinstance(line, dict) else {"asks": line}),
         )
         for group, held in groups.items()
         for number, line in held.items()
@@ -76,33 +74,29 @@ def lines(text: str) -> list[Line]:
     ]
 
 
-@cache
-def files_by_test() -> Mapping[str, Sequence[str]]:
-    """The files of `tests/` that define a test function, by its name."""
+def covered_by(sources: Iterable[str]) -> Mapping[str, Sequence[str]]:
+    """The names of the tests that cover a line, by its name, in the order of the sources.
+
+    Raises:
+        ValueError: a marker does not stand directly above its test.
+    """
     found = defaultdict(list)
-    for path in sorted((ROOT / "tests").rglob("*.py")):
-        for name in dict.fromkeys(_TEST.findall(path.read_text(encoding="utf-8"))):
-            found[name].append(path.relative_to(ROOT).as_posix())
+    for source in sources:
+        markers = _MARKER.findall(source)
+        if len(markers) < len(re.findall(r"^ *@pytest\.mark\.covers\(", source, re.MULTILINE)):
+            raise ValueError("@pytest.mark.covers stands directly above the test, below other decorators.")
+        for covered, test in markers:
+            for line in re.findall(r'"([^"]*)"', covered):
+                found[line].append(test)
     return found
 
 
-def file_of(test: str, files: Mapping[str, Sequence[str]]) -> str:
-    """The path of the one file that a named test stands in.
-
-    Raises:
-        ValueError: no file has it, or several have.
-    """
-    end, _, name = test.rpartition("::")
-    found = [file for file in files.get(name, ()) if not end or f"/{file}".endswith(f"/{end}")]
-    if not found:
-        elsewhere = ", ".join(files.get(name, ())) or "no file"
-        raise ValueError(f"{test} is named in lines.toml, and {elsewhere} has a test of this name.")
-    if len(found) > 1:
-        raise ValueError(f"{test} is in {' and '.join(found)}; write the end of the path and :: before it.")
-    return found[0]
+def covered_here() -> Mapping[str, Sequence[str]]:
+    """The tests of this checkout by the lines that they cover."""
+    return covered_by(path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").rglob("*.py")))
 
 
-def page(held: Sequence[Line]) -> str:
+def page(held: Sequence[Line], tests: Mapping[str, Sequence[str]]) -> str:
     """The whole page."""
     parts = [_HEAD, "## Differences\n", "| Line | Asks | Mark | Instead |", "|---|---|---|---|"]
     parts += [
@@ -111,14 +105,15 @@ def page(held: Sequence[Line]) -> str:
     for title, group in groupby(held, key=lambda line: line.title):
         parts += [f"\n## {title}\n", "| Line | Mark | Tests |", "|---|---|---|"]
         parts += [
-            f"| {line} | {line.mark} | {', '.join(f'`{test}`' for test in line.tests)} |" for line in group
+            f"| {line} | {line.mark} | {', '.join(f'`{test}`' for test in tests.get(str(line), ()))} |"
+            for line in group
         ]
     return "\n".join(parts) + "\n"
 
 
 def write() -> None:
     """Put the page of this checkout in its place."""
-    PAGE.write_text(page(lines(LINES.read_text(encoding="utf-8"))), encoding="utf-8")
+    PAGE.write_text(page(lines(LINES.read_text(encoding="utf-8")), covered_here()), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -46,6 +46,7 @@ GOOD = f"Peter (46) is in Marrakech ({DAY}#L7). He likes it short. (bank/opinion
         (f"Peter {'walks ' * 200}({DAY}#L7)", False),
     ],
 )
+@pytest.mark.covers("SEED-26")
 def test_each_sentence_has_its_link(answer: str, is_kept: bool) -> None:
     """A sentence without a link, a link that is not there, and anything but sentences is refused whole."""
     assert checked_summary(answer, PAGE) == (" ".join(answer.split()) if is_kept else "")

@@ -34,6 +34,7 @@ def _bank(home: Path) -> Path:
     return home / ".nacre/workspace/bank"
 
 
+@pytest.mark.covers("SEED-26")
 def test_nothing_is_written_without_approval(home: Path) -> None:
     """In a pipe the diff is shown, the line that says nothing is named, and no file is made."""
     ended = run_here(home, "memory", "reflect")

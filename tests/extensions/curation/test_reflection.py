@@ -27,6 +27,7 @@ def _opinion(log: str, pages: dict[str, str], day: str = LATER) -> float:
     return opinions_of(made[OPINIONS])[0].confidence
 
 
+@pytest.mark.covers("SEED-26")
 def test_each_line_is_put_on_the_page_of_its_kind_and_of_its_entities() -> None:
     """The layout of the description, and every item links to its line of the log."""
     pages = {change.path: change.after for change in of(LOG).changes}
@@ -95,6 +96,7 @@ def test_links_follow_their_lines() -> None:
     assert bank_proposal({DAY: moved}, made).changes == ()
 
 
+@pytest.mark.covers("SEED-26")
 def test_evidence_moves_an_opinion() -> None:
     """The same again raises it, the contrary or a doubtful repetition lowers it, another statement is new."""
     begun = after({DAY: LOG.replace("0.95", "0.6")}, {})
@@ -209,6 +211,7 @@ def test_a_kill_between_two_pages_is_mended_by_the_next_run(root: Path, tmp_path
 
 
 @pytest.mark.parametrize(("number", "words"), [(6, "Marrakech"), (8, "warelay")])
+@pytest.mark.covers("SEED-26")
 def test_what_others_said_is_never_put_on_a_page(root: Path, number: int, words: str) -> None:
     """An item that has a line of a web page or a group, its first or a later one, stays in its log, and is
     told; pages know their source."""

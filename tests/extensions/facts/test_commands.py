@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.program import run_here
 from tests.runtime.agents import write_settings
 
@@ -72,6 +74,7 @@ def test_what_cannot_be_is_a_sentence(tmp_path: Path) -> None:
         assert said in run.stderr
 
 
+@pytest.mark.covers("FACT-8")
 def test_notes_are_recalled_in_the_published_shape(tmp_path: Path) -> None:
     """A note that somebody wrote into the page is found by its words."""
     page = tmp_path / ".nacre" / "workspace" / "people" / "anna" / "facts.md"

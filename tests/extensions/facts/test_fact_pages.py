@@ -37,6 +37,7 @@ def clock() -> Clock:
     return Clock()
 
 
+@pytest.mark.covers("FACT-2", "FACT-4")
 async def test_a_new_value_supersedes_the_old_one(tmp_path: Path, clock: Clock) -> None:
     """What was known on a day is told as of that day, each with its source."""
     facts = open_facts(tmp_path, clock)
@@ -80,6 +81,7 @@ async def test_a_fact_may_be_older_than_what_is_known(tmp_path: Path, clock: Clo
     await facts.close()
 
 
+@pytest.mark.covers("FACT-6", "FACT-7", "FACT-8")
 async def test_a_note_is_recalled_by_its_id(tmp_path: Path, clock: Clock) -> None:
     """Best first, `k` of them, by words and by meaning, also when facts were written above it since."""
     facts = open_facts(tmp_path, clock, embedder=WordEmbedder())
@@ -109,6 +111,7 @@ async def test_a_note_is_recalled_by_its_id(tmp_path: Path, clock: Clock) -> Non
     await facts.close()
 
 
+@pytest.mark.covers("FACT-7")
 async def test_facts_and_notes_outlive_the_program_and_the_index(tmp_path: Path, clock: Clock) -> None:
     """The index is made again out of the pages."""
     facts = open_facts(tmp_path, clock)
@@ -127,6 +130,7 @@ async def test_facts_and_notes_outlive_the_program_and_the_index(tmp_path: Path,
     await again.close()
 
 
+@pytest.mark.covers("FACT-8")
 async def test_without_an_index_facts_are_told_and_the_reason(tmp_path: Path, clock: Clock) -> None:
     """Where the index cannot be, the pages still are."""
     (tmp_path / "state").write_text("a file where the index's folder should be")
@@ -141,6 +145,7 @@ async def test_without_an_index_facts_are_told_and_the_reason(tmp_path: Path, cl
     await facts.close()
 
 
+@pytest.mark.covers("FACT-9", "FACT-10")
 async def test_nothing_is_shared_unless_a_rule_says_so(tmp_path: Path, clock: Clock) -> None:
     """Anna and Ben see the household, nobody sees another one, and the rules go one way."""
     reads = Sharing(reads=("Household",))
@@ -176,6 +181,7 @@ async def test_a_name_that_cannot_be_one_is_refused(tmp_path: Path, clock: Clock
         await open_facts(tmp_path, clock).set_fact(identity, "city", "Porto")
 
 
+@pytest.mark.covers("FACT-9")
 def test_each_identity_has_a_page_of_its_own() -> None:
     """Names that would be one on some file system are not."""
     names = ["anna", "anna m", "anna-m", "anna.m", "аnna", "Зоя", "con", "..", "anna m"]
@@ -186,6 +192,7 @@ def test_each_identity_has_a_page_of_its_own() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
+@pytest.mark.covers("FACT-1")
 def test_two_processes_at_once_lose_nothing(tmp_path: Path) -> None:
     """Each write sees the other's; who sees a fact sees the note that was there before it."""
     done = driven("drawing_writers", tmp_path, "2", "8")
@@ -200,6 +207,7 @@ def test_two_processes_at_once_lose_nothing(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no limit on the size of files")
 @pytest.mark.parametrize("how", ["kill", "refuse"])
 @pytest.mark.parametrize("step", [37, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.covers("FACT-1")
 def test_a_kill_or_a_full_disk_at_any_byte_leaves_the_page(tmp_path: Path, how: str, step: int) -> None:
     """The page is the old one or the new one, whatever was left beside it."""
     facts = open_facts(tmp_path, Clock())

@@ -43,6 +43,7 @@ async def _values(facts: FactPages) -> dict[str, object]:
         "- city: Porto\n- city: Lisbon",
     ],
 )
+@pytest.mark.covers("FACT-2")
 async def test_a_changed_value_is_a_new_fact_by_hand(tmp_path: Path, clock: Clock, line: str) -> None:
     """It has the time when it was seen; what was known before stays in the history with its source."""
     facts = await _with_two_facts(tmp_path, clock)

@@ -27,6 +27,7 @@ VALUES = st.recursive(
 
 
 @given(value=VALUES, source=st.text(max_size=40))
+@pytest.mark.covers("FACT-3")
 def test_every_value_is_read_back(value: JsonValue, source: str) -> None:
     """Whatever JSON says, with whatever source, is the same behind a write, in both sections."""
     source = checked_source(source)
@@ -70,6 +71,7 @@ def test_a_key_that_is_taken_is_read_back(key: str) -> None:
         ("- limit: NaN", "limit", "NaN"),
     ],
 )
+@pytest.mark.covers("FACT-3")
 def test_what_people_write(line: str, key: str, value: JsonValue) -> None:
     """Plain words stay words, and JSON is JSON."""
     read = fact_line(line, UTC)

@@ -50,6 +50,7 @@ def _chat(kind: str, *, is_owner: bool) -> ToolChat:
         ),
     ],
 )
+@pytest.mark.covers("FACT-12")
 def test_a_binding_decides_before_the_setting(
     setting: dict[str, Any], bindings: list[tuple[Any, Any]], private: bool, group: bool
 ) -> None:
@@ -63,6 +64,7 @@ def test_a_binding_decides_before_the_setting(
     assert keeps_summaries(_chat("group", is_owner=True), facts, bound) is group
 
 
+@pytest.mark.covers("FACT-11")
 async def test_a_summary_of_the_owners_chat_is_recalled_later(tmp_path: Path) -> None:
     """It is a note of the owner's, with the session that it sums up as its source."""
     write_settings(

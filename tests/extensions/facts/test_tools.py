@@ -42,6 +42,7 @@ async def _called(
     return text if result.is_error else json.loads(text)
 
 
+@pytest.mark.covers("FACT-4", "FACT-5", "FACT-6")
 async def test_the_model_sets_notes_and_recalls(tmp_path: Path) -> None:
     """A fact says of which session it is; what was set in private is on the owner's page."""
     _switched_on(tmp_path)
@@ -113,6 +114,7 @@ async def test_what_a_program_sets_is_nobodys_word(tmp_path: Path) -> None:
     assert [line for line, source in sources.items() if "pet" in line and source is not None] == []
 
 
+@pytest.mark.covers("FACT-9")
 async def test_nothing_of_one_reaches_another(tmp_path: Path) -> None:
     """A group and a stranger see what was set in them alone; a name or a link opens nothing."""
     _switched_on(tmp_path, identities={"chat:telegram-group-7": {"reads": ["dipankar", "anna"]}})
@@ -142,6 +144,7 @@ async def test_nothing_of_one_reaches_another(tmp_path: Path) -> None:
         assert {chunk["identity"] for chunk in found["memory_chunks"]} == {"anna"}
 
 
+@pytest.mark.covers("FACT-10")
 async def test_a_household_is_shared_by_rule(tmp_path: Path) -> None:
     """The owner writes what Anna reads; Anna may not write it."""
     _switched_on(
@@ -159,6 +162,7 @@ async def test_a_household_is_shared_by_rule(tmp_path: Path) -> None:
         assert "cannot be changed" in await _called(agent, model, "memory_set_fact", wifi, **ANNA)
 
 
+@pytest.mark.covers("FACT-5")
 async def test_they_are_offered_where_the_owner_wants_them(tmp_path: Path) -> None:
     """Not without the switch; beside the LanceDB engine recall has a name of its own."""
     model = ScriptedModel(says("Hello."))
@@ -205,6 +209,7 @@ async def test_what_the_settings_keep_from_a_session_is_kept(tmp_path: Path) -> 
             assert ("Porto" in str(found)) is (access == "ro")
 
 
+@pytest.mark.covers("FACT-4")
 async def test_what_a_page_says_is_no_fact_before_the_owner_accepts_it(tmp_path: Path) -> None:
     """A fact that is set after a tool was heard waits, and a later session does not recall it."""
     _switched_on(tmp_path)

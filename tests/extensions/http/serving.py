@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,11 +13,13 @@ from typing import Any
 import httpx
 
 from nacre import Agent
+from nacre.bridges.answering.turns import RunHere
 from nacre.extensions.http.openai.mount import openai_mount
 from nacre.extensions.http.page.home import PageHome
 from nacre.extensions.http.page.mount import page_mount
 from nacre.extensions.http.server.server import HttpServer
 from nacre.extensions.http.server.tokens import Tokens
+from nacre.extensions.postgres.workers.gateway import handed_over
 from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.settings.config import load_config
@@ -43,9 +45,16 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    tmp_path: Path, settings: Mapping[str, Any] | None = None, *, responder: Responder | None = None
+    tmp_path: Path,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    responder: Responder | None = None,
+    database_url: str = "",
 ) -> AsyncIterator[Served]:
-    """Serves an agent until the end of the block. `responder` is the provider's."""
+    """Serves an agent until the end of the block. `responder` is the provider's.
+
+    With a database, workers run the turns, if there are any.
+    """
     state = tmp_path / ".nacre"
     async with ProviderServer(responder=responder) as provider:
         defaults: dict[str, Any] = {"userTimezone": "UTC", "memorySearch": {"provider": "none"}}
@@ -58,14 +67,18 @@ async def served(
             },
         )
         environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+        if database_url:
+            environment["NACRE_DATABASE_URL"] = database_url
         config, now = load_config(environment, state_dir=state), owner_clock("UTC")
         tokens = Tokens(state)
         owner = tokens.add("owner", agent_id="main", is_owner=True, now=NOW)
         stranger = tokens.add("stranger", agent_id="main", is_owner=False, now=NOW)
-        async with await Agent.open(state_dir=state, environment=environment, watch=False) as agent:
+        opening = Agent.open(state_dir=state, environment=environment, watch=False)
+        runners = handed_over(config) if database_url else nullcontext(RunHere())
+        async with await opening as agent, runners as runner:
             mounts = [
-                openai_mount({"main": agent}, {"main": WordEmbedder()}, now=now, new_id=random_id),
-                page_mount({"main": PageHome(agent, config, now)}, tokens),
+                openai_mount({"main": agent}, {"main": WordEmbedder()}, runner, now=now, new_id=random_id),
+                page_mount({"main": PageHome(agent, config, now)}, tokens, runner),
             ]
             server = await HttpServer.start(mounts, tokens=tokens, host="127.0.0.1", port=0)
             try:

@@ -34,6 +34,7 @@ from nacre.extensions.lancedb.capture import (
         "저는 녹차를 좋아해요",
     ],
 )
+@pytest.mark.covers("LDB-7")
 def test_statements_worth_keeping_are_captured(text: str) -> None:
     """Preferences, facts, decisions, rules and addresses, in the languages that the owner may write."""
     assert should_capture(text, most_chars=500)
@@ -54,6 +55,7 @@ def test_statements_worth_keeping_are_captured(text: str) -> None:
         "Nice weather today, I walked home.",
     ],
 )
+@pytest.mark.covers("LDB-7")
 def test_everything_else_is_not(text: str) -> None:
     """Too short, somebody's markup, orders to the assistant, summaries, questions, small talk."""
     assert not should_capture(text, most_chars=500)
@@ -63,6 +65,7 @@ def test_everything_else_is_not(text: str) -> None:
     ("chars", "most_chars", "is_kept"),
     [(400, 500, True), (600, 500, False), (1_200, 1_500, True), (1_600, 1_500, False)],
 )
+@pytest.mark.covers("LDB-7")
 def test_length_is_bounded_by_the_setting(chars: int, most_chars: int, is_kept: bool) -> None:
     """A text longer than `captureMaxChars` is not captured as a whole."""
     text = "I always prefer this " + "x" * (chars - 21)
@@ -107,6 +110,7 @@ def test_the_owners_own_triggers_count() -> None:
         ("Likelihood of misprints", "other"),
     ],
 )
+@pytest.mark.covers("LDB-10", "SEED-17", "Q-39")
 def test_categories_go_by_whole_words(text: str, category: str) -> None:
     """`share` has no `are` in it, and `likelihood` no `like`."""
     assert category_of(text) == category
@@ -128,6 +132,7 @@ def test_categories_go_by_whole_words(text: str, category: str) -> None:
         ("Developers like short messages", False),
     ],
 )
+@pytest.mark.covers("LDB-9")
 def test_words_for_the_assistant_are_told_from_statements(text: str, is_one: bool) -> None:
     """They speak of its instructions, its messages or its tools."""
     assert looks_like_injection(text) is is_one

@@ -35,6 +35,7 @@ async def _talked(state_dir: Path, model: ScriptedModel, *said: str) -> tuple[st
 
 
 @needs_lancedb
+@pytest.mark.covers("LDB-8", "LDB-11")
 def test_what_an_agent_remembers_is_listed_found_and_counted(tmp_path: Path) -> None:
     """Stored by the model and by itself, with the model that ships; a later turn is given what fits it."""
     state = tmp_path / ".nacre"
@@ -74,6 +75,7 @@ def test_what_an_agent_remembers_is_listed_found_and_counted(tmp_path: Path) -> 
 
 
 @needs_lancedb
+@pytest.mark.covers("SEED-17")
 def test_where_the_slot_has_another_engine_the_owner_is_told(tmp_path: Path) -> None:
     """What there is can be looked at all the same; settings that do not fit are refused."""
     empty = run_here(tmp_path, "memory", "ltm", "list")

@@ -29,6 +29,7 @@ def problem(config: dict[str, Any]) -> str:
     return problem_of(installed(), PluginsSettings.model_validate(plugins))
 
 
+@pytest.mark.covers("LDB-1")
 def test_the_manifest_describes_an_engine_of_the_slot() -> None:
     """Its id, its kind, its schema, and an entry point whose `register` hands the engine in."""
     item = installed()
@@ -57,6 +58,7 @@ def test_the_manifest_describes_an_engine_of_the_slot() -> None:
         {"dbPath": "s3://bucket/m", "storageOptions": {"aws_region": "eu-west-1"}},
     ],
 )
+@pytest.mark.covers("LDB-2", "LDB-5", "LDB-12")
 def test_settings_of_the_first_descriptions_are_taken(config: dict[str, Any]) -> None:
     """No key is needed: without `embedding` the agent's own embedder is asked."""
     assert problem(config) == ""
@@ -74,11 +76,13 @@ def test_settings_of_the_first_descriptions_are_taken(config: dict[str, Any]) ->
         ({"storageOptions": {"timeout": 3}}, "storageOptions.timeout must be of the type string."),
     ],
 )
+@pytest.mark.covers("LDB-5", "LDB-12")
 def test_other_settings_are_refused_with_the_key(config: dict[str, Any], told: str) -> None:
     """The sentence names the key and the rule."""
     assert told in problem(config)
 
 
+@pytest.mark.covers("LDB-5", "LDB-6")
 def test_defaults_are_those_of_the_descriptions(tmp_path: Path) -> None:
     """Recall on, capture off, 500 characters, and a folder of the agent's own."""
     settings = lance_settings({}, folder=tmp_path / "own", agent_id="main", place=tmp_path.joinpath)
@@ -93,6 +97,7 @@ def test_defaults_are_those_of_the_descriptions(tmp_path: Path) -> None:
     ("named", "place"),
     [("~/m", "HOME/m"), ("m/{agentId}", "STATE/m/main"), ("s3://b/{agentId}", "s3://b/main")],
 )
+@pytest.mark.covers("LDB-2")
 def test_a_place_is_a_folder_or_an_address(tmp_path: Path, named: str, place: str) -> None:
     """`~` and `{agentId}` are filled in, relative folders lie in the state folder."""
     write_settings(tmp_path / "state", {"plugins": {"entries": {ENGINE_ID: {"config": {"dbPath": named}}}}})
@@ -104,6 +109,7 @@ def test_a_place_is_a_folder_or_an_address(tmp_path: Path, named: str, place: st
     assert found.place == filled
 
 
+@pytest.mark.covers("LDB-3", "LDB-4", "LDB-12")
 async def test_the_embedder_is_the_agents_unless_another_is_named(tmp_path: Path) -> None:
     """Without settings the one that ships; a key in `${NAME}` is read; one that cannot be is refused."""
     entry = {"config": {"embedding": {"apiKey": "${MY_KEY}", "dimensions": 256}}}

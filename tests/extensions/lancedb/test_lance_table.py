@@ -27,6 +27,7 @@ def driver(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, encoding="utf-8")
 
 
+@pytest.mark.covers("SEED-17")
 async def test_the_table_has_the_columns_of_the_description(tmp_path: Path) -> None:
     """`memories`, with these six and no placeholder row; another program reads what was stored."""
     async with started(home(tmp_path, config={"dbPath": "db"})) as engine:
@@ -48,6 +49,7 @@ async def test_the_table_has_the_columns_of_the_description(tmp_path: Path) -> N
     assert len(row["vector"]) == 64
 
 
+@pytest.mark.covers("SEED-17")
 async def test_a_table_of_openclaw_is_taken_over(tmp_path: Path) -> None:
     """Its rows are the owner's, of unknown origin; vectors of its embedder are made anew, texts stay."""
     import lancedb
@@ -83,6 +85,7 @@ async def test_a_table_of_openclaw_is_taken_over(tmp_path: Path) -> None:
     assert status == "3 memories"
 
 
+@pytest.mark.covers("SEED-31")
 async def test_rows_are_found_by_words_while_vectors_are_made_anew(tmp_path: Path) -> None:
     """For a moment, or after a kill in it, the table has no column of vectors."""
     async with started(home(tmp_path, config={"dbPath": "db"})) as engine:

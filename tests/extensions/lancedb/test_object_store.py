@@ -43,6 +43,7 @@ def there(options: dict[str, str], bucket: str = BUCKET) -> dict[str, Any]:
     return {"dbPath": f"s3://{bucket}/of/{{agentId}}", "storageOptions": options}
 
 
+@pytest.mark.covers("SEED-32")
 async def test_memories_lie_in_an_object_store(tmp_path: Path, options: dict[str, str]) -> None:
     """Stored, found after a restart, forgotten, by two agents; nothing of it lies on this disk."""
     config = there(options)

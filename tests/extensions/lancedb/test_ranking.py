@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nacre.extensions.lancedb.memories import Candidate, ranked
 from nacre.extensions.lancedb.records import Memory, Origin
 from nacre.extensions.lancedb.table import query_words, words_of
@@ -37,6 +39,7 @@ def test_in_a_memory_of_one_row_words_are_worth_something() -> None:
     assert 0.5 <= found.score < 0.6
 
 
+@pytest.mark.covers("Q-38")
 def test_scores_stay_between_0_and_1() -> None:
     """Whatever a model's cosines are."""
     rows = [candidate("a b", 1.2, 900.0), candidate("c", -0.9, 0.0)]

@@ -93,6 +93,7 @@ def test_the_owners_database_is_not_asked(home: Path) -> None:
     assert (core["recallAt6"], core["problem"]) == (1.0, None)
 
 
+@pytest.mark.covers("SEED-33")
 def test_qmd_is_asked_by_words_and_apart(home: Path) -> None:
     """Over the copies alone, whatever the settings add; when it does not answer, nobody answers for it."""
     program = StandIn(home / "program")
@@ -129,6 +130,7 @@ def test_qmd_is_asked_by_words_and_apart(home: Path) -> None:
     assert "another engine answered instead. qmd search ended with exit code 1" in problem["problem"]
 
 
+@pytest.mark.covers("SEED-33")
 def test_an_engine_that_was_installed_is_asked(home: Path) -> None:
     """That of examples/06-engine.py, packed as an extension of somebody."""
     code = EXAMPLE.read_text(encoding="utf-8").partition('if __name__ == "__main__":')[0]

@@ -197,6 +197,7 @@ async def test_a_server_that_is_not_there(server: Provider) -> None:
         await answer(model)
 
 
+@pytest.mark.covers("A10-12")
 async def test_overflow_that_the_provider_hides(server: Provider) -> None:
     """An answer whose prompt was counted larger than the window is an overflow."""
     server.reply("Sure", usage=wire.usage(900, 5, cached_tokens=200))
@@ -262,6 +263,7 @@ async def test_known_prices_become_a_cost(server: Provider) -> None:
     assert message.usage.cost_usd == pytest.approx(2.5 + 1.25)
 
 
+@pytest.mark.covers("W8-11")
 async def test_what_a_model_said_is_never_taken_for_an_error(server: Provider) -> None:
     """Overflow phrases in the conversation and in the answer stay text."""
     phrase = "context_length_exceeded: prompt is too long, 429 rate limit, invalid api key"

@@ -41,6 +41,7 @@ def output(out: str, err: str = "", code: int = 0) -> Output:
 
 
 @pytest.mark.parametrize("before", ["", "[warn] [1] a model is loaded\n", "Expanding query...\n"])
+@pytest.mark.covers("QMD-47")
 def test_the_array_is_found_among_noise(before: str) -> None:
     """An answer of the real program, alone or with what it prints beside."""
     assert places(output(f"{before}{json.dumps([REAL])}\ndone"), "search") == [PLACE]
@@ -56,12 +57,14 @@ def test_the_array_is_found_among_noise(before: str) -> None:
         ("", "qmd: no results found\n"),
     ],
 )
+@pytest.mark.covers("QMD-43", "QMD-47")
 def test_nothing_found_is_no_error(out: str, err: str) -> None:
     """Builds say it in several ways."""
     assert places(output(out, err), "search") == []
 
 
 @pytest.mark.parametrize("out", ["", "{}", "null", "no results found here, alas", "[" * 50_000, '["warn"] x'])
+@pytest.mark.covers("QMD-44", "QMD-47")
 def test_what_is_no_answer_is_an_error(out: str) -> None:
     """With the mode and the beginning of what was said."""
     with pytest.raises(QmdFailed, match="qmd vsearch returned invalid JSON"):
@@ -122,6 +125,7 @@ PEER = {"key": "agent:main:discord:direct:ada", "channel": "discord", "chat_type
         ),
     ],
 )
+@pytest.mark.covers("QMD-33", "QMD-46")
 def test_the_first_rule_that_fits_decides(
     rules: list[dict[str, Any]] | None, default: str, allowed: list[bool]
 ) -> None:
@@ -131,6 +135,7 @@ def test_the_first_rule_that_fits_decides(
     assert [may_search(scope, **chat) for chat in (DIRECT, GROUP, PEER)] == allowed
 
 
+@pytest.mark.covers("QMD-5", "QMD-15", "QMD-16")
 def test_collections_have_names_of_their_own(tmp_path: Path) -> None:
     """Plain, with the agent behind, never twice; a relative path lies in the workspace."""
     paths = [

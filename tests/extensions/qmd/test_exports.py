@@ -6,6 +6,8 @@ import os
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from nacre import Agent
 from nacre.extensions.qmd.qmd_memory import qmd_home
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, says
@@ -14,6 +16,7 @@ from tests.extensions.qmd.stand_in import StandIn
 from tests.runtime.agents import START, events_of, said
 
 
+@pytest.mark.covers("QMD-29", "QMD-38")
 async def test_private_conversations_are_found_and_a_group_never_is(tmp_path: Path) -> None:
     """Words of the owner and answers, without keys; unchanged files stay, old and strange ones go or stay."""
     program = StandIn(tmp_path / "program")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from nacre.extensions.qmd.home import QmdHome
 
 
+@pytest.mark.covers("QMD-45")
 def test_models_that_are_there_are_shared_by_a_link(tmp_path: Path) -> None:
     """Made once; a folder of models that qmd filled itself stays, and without any there is no link."""
     cache = tmp_path / "cache"

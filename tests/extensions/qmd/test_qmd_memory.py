@@ -39,6 +39,7 @@ class TestQmd(MemoryContract):
         return engine_of(self.config)
 
 
+@pytest.mark.covers("QMD-2", "QMD-3", "QMD-20", "QMD-22")
 async def test_qmd_is_asked_and_its_notes_are_shown(tmp_path: Path) -> None:
     """One call for each collection, exactly as the first descriptions have it; paths that can be read."""
     notes = tmp_path / "home" / "docs"
@@ -65,6 +66,7 @@ async def test_qmd_is_asked_and_its_notes_are_shown(tmp_path: Path) -> None:
     assert status == "4 collections, qmd search"
 
 
+@pytest.mark.covers("QMD-35", "QMD-37", "SEED-15")
 async def test_nothing_leaves_a_collection(tmp_path: Path) -> None:
     """Paths that qmd invents are not shown, and none of them can be read; words come from the notes alone."""
     outside = tmp_path / "outside"
@@ -96,6 +98,7 @@ async def test_nothing_leaves_a_collection(tmp_path: Path) -> None:
     assert missing == {"path": "qmd/d-main/later.md", "text": ""}
 
 
+@pytest.mark.covers("QMD-34", "QMD-41", "SEED-15")
 async def test_a_group_gets_what_is_its_own_whatever_qmd_answers(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -137,6 +140,7 @@ BROKEN: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("rule", BROKEN.values(), ids=BROKEN.keys())
+@pytest.mark.covers("QMD-39", "QMD-42", "QMD-48", "SEED-15")
 async def test_the_built_in_engine_answers_until_qmd_does(
     tmp_path: Path, rule: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -162,6 +166,7 @@ async def test_the_built_in_engine_answers_until_qmd_does(
     assert bool(qmd_home(config).state().problem) is is_paused
 
 
+@pytest.mark.covers("QMD-28")
 async def test_without_the_program_there_is_still_memory(tmp_path: Path) -> None:
     """An agent whose qmd is not installed opens, searches with the other engine, and says what to install."""
     written(tmp_path, {"command": "qmd-that-is-not-there", "update": {"waitForBootSync": True}})
@@ -184,6 +189,7 @@ async def test_without_the_program_there_is_still_memory(tmp_path: Path) -> None
     assert "npm install -g @tobilu/qmd" in found["degraded"]
 
 
+@pytest.mark.covers("QMD-7", "QMD-21", "QMD-23", "QMD-24")
 async def test_a_mode_that_the_build_does_not_know_becomes_query(tmp_path: Path) -> None:
     """Each collection is asked again with `query`, with the same arguments."""
     async with ready(tmp_path, searchMode="vsearch", update={"embedInterval": "0"}) as (
@@ -201,6 +207,7 @@ async def test_a_mode_that_the_build_does_not_know_becomes_query(tmp_path: Path)
     assert {call[1] for call in program.calls("query")} == {"help omada"}
 
 
+@pytest.mark.covers("TOOL-5")
 async def test_limits_and_days_bound_what_is_given(tmp_path: Path) -> None:
     """Snippets, their sum, how many, and from when; best first."""
     async with ready(tmp_path, limits={"maxSnippetChars": 40, "maxInjectedChars": 90, "maxResults": 3}) as (

@@ -25,6 +25,7 @@ pytestmark = [
 QMD = {"command": f'"{NODE}" "{SCRIPT}"', "limits": {"timeoutMs": 60_000}, "update": {"onBoot": False}}
 
 
+@pytest.mark.covers("SEED-15")
 async def test_notes_are_found_read_and_followed(tmp_path: Path) -> None:
     """Odd names and all; what is written later is found later, and what is removed is not."""
     docs = tmp_path / "docs" / "Sub Dir"

@@ -23,6 +23,7 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.covers("QMD-9", "QMD-10", "SEED-15")
 async def test_opening_waits_for_the_first_update_only_if_told(tmp_path: Path) -> None:
     """It runs in the background; `waitForBootSync` waits, and `onBoot: false` leaves it out."""
     program = StandIn(tmp_path / "program")
@@ -36,6 +37,7 @@ async def test_opening_waits_for_the_first_update_only_if_told(tmp_path: Path) -
                 await until(lambda before=before: len(program.calls("update")) > before)  # type: ignore[misc]
 
 
+@pytest.mark.covers("QMD-8")
 async def test_a_note_that_is_written_is_indexed_and_the_interval_counts(tmp_path: Path) -> None:
     """A write wakes it, no more often than `debounceMs`; a short interval goes on by itself."""
     async with ready(tmp_path, update={"debounceMs": 50}) as (engine, program, _config):
@@ -46,6 +48,7 @@ async def test_a_note_that_is_written_is_indexed_and_the_interval_counts(tmp_pat
         await until(lambda: len(timed.calls("update")) >= 3)
 
 
+@pytest.mark.covers("QMD-25", "QMD-26")
 async def test_who_asks_while_one_runs_gets_the_next(tmp_path: Path) -> None:
     """Updates never overlap; several who wait share one that began after they asked."""
     async with ready(tmp_path) as (engine, program, _config):
@@ -64,6 +67,7 @@ async def test_who_asks_while_one_runs_gets_the_next(tmp_path: Path) -> None:
     ],
     ids=["locked", "null byte", "duplicate", "anything else"],
 )
+@pytest.mark.covers("QMD-18", "QMD-19", "QMD-32")
 async def test_the_first_update_mends_what_it_can(
     tmp_path: Path, failure: dict[str, Any], updates: int, is_made_anew: bool
 ) -> None:
@@ -77,6 +81,7 @@ async def test_the_first_update_mends_what_it_can(
         assert ("no space left" in await engine.status()) is (updates == 1)
 
 
+@pytest.mark.covers("QMD-6", "QMD-12", "QMD-17")
 async def test_what_takes_too_long_is_ended(tmp_path: Path) -> None:
     """The sentence names the command and the time; closing kills what still runs."""
     program = StandIn(tmp_path / "program")
@@ -89,6 +94,7 @@ async def test_what_takes_too_long_is_ended(tmp_path: Path) -> None:
         await until(lambda: len(program.calls("update")) == 2)
 
 
+@pytest.mark.covers("QMD-4", "QMD-13", "QMD-14")
 async def test_collections_follow_the_settings(tmp_path: Path) -> None:
     """Another pattern makes a collection again, a path that is gone removes it, others' stay."""
     program = StandIn(tmp_path / "program")
@@ -116,6 +122,7 @@ async def test_collections_follow_the_settings(tmp_path: Path) -> None:
     assert made["memory-root-main"] == [str(config.workspace), "MEMORY.md"]
 
 
+@pytest.mark.covers("QMD-30", "QMD-31")
 async def test_vectors_are_made_where_they_are_used(tmp_path: Path) -> None:
     """Not for `search`; a failure is only a warning, and is not tried again at once."""
     async with ready(tmp_path) as (engine, program, _config):
@@ -133,6 +140,7 @@ async def test_vectors_are_made_where_they_are_used(tmp_path: Path) -> None:
         assert "no model" not in await engine.status()
 
 
+@pytest.mark.covers("QMD-11")
 def test_a_status_starts_nothing(tmp_path: Path) -> None:
     """Neither making the engine nor its folder runs the program."""
     program = StandIn(tmp_path / "program")

@@ -127,6 +127,7 @@ async def test_no_command_leads_to_another_agents_session(tmp_path: Path) -> Non
             assert "no earlier session" in reply.text
 
 
+@pytest.mark.covers("SEED-12")
 async def test_transcripts_as_a_source_are_the_agents_own(tmp_path: Path) -> None:
     """With conversations switched on, a search finds none of the other agent's, and none is read."""
     search = {

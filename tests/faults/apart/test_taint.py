@@ -196,6 +196,7 @@ def _is_owners_word(row: Memory) -> bool:
     ("seed", "mixes", "tables"),
     [(12, 6, "no"), (11, 6, "yes"), pytest.param(4, MIXES, "every second", marks=pytest.mark.slow)],
 )
+@pytest.mark.covers("SEED-26")
 async def test_no_canary_reaches_a_wider_audience(tmp_path: Path, seed: int, mixes: int, tables: str) -> None:
     """Whatever is said, looked up, noted, flushed, compacted, reflected and captured, in whichever order."""
     if tables == "yes":

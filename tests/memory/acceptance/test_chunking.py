@@ -17,6 +17,7 @@ def _chunks(text: str, tokens: int = 400, overlap: int = 80) -> list[Chunk]:
 
 @pytest.mark.parametrize("unit", ["x", "é", "ж", "α", "ع", "प", "記", "ก", "한", "😀"])
 @pytest.mark.parametrize("tokens", [400, 8192, 100_000])
+@pytest.mark.covers("CHUNK-3", "CHUNK-4", "CHUNK-6")
 def test_no_provider_gets_more_bytes_than_it_takes(unit: str, tokens: int) -> None:
     """CHUNK-3, 4, 6: lines of 9,000 characters are cut below 8,000 bytes, and join back to what they were."""
     text = unit * 9_000
@@ -29,6 +30,7 @@ def test_no_provider_gets_more_bytes_than_it_takes(unit: str, tokens: int) -> No
         assert chunk.content_hash == content_hash(chunk.text)
 
 
+@pytest.mark.covers("Q-9")
 def test_pieces_of_one_line_differ_by_their_number() -> None:
     """Quirk 9: equal pieces of a long line are different chunks of the same lines."""
     chunks = _chunks("a" * 4_800, overlap=0)
@@ -46,6 +48,7 @@ def test_pieces_of_one_line_differ_by_their_number() -> None:
         ("\n".join(["abcdefghij"] * 10), 1, 0, [(1, 3), (4, 6), (7, 9), (10, 10)]),
     ],
 )
+@pytest.mark.covers("CHUNK-1")
 def test_golden_inputs_keep_their_limits(
     text: str, tokens: int, overlap: int, ranges: list[tuple[int, int]] | None
 ) -> None:

@@ -86,6 +86,7 @@ async def _hits(root: Path, settings: dict[str, Any], embedder: WordEmbedder, qu
     ("vector_weight", "text_weight", "first"),
     [(0.99, 0.01, "memory/by-meaning.md"), (0.01, 0.99, "memory/by-word.md")],
 )
+@pytest.mark.covers("SRCH-6", "SRCH-7")
 async def test_weights_decide_between_the_sides(
     tmp_path: Path, fusion: str, vector_weight: float, text_weight: float, first: str
 ) -> None:
@@ -101,6 +102,7 @@ async def test_weights_decide_between_the_sides(
 
 @pytest.mark.parametrize("fusion", ["default", "seed"])
 @pytest.mark.parametrize("vector", [[0.0] * 64, [], [0.0] * 63 + [float("nan")], [1.0] * 7])
+@pytest.mark.covers("SRCH-5", "SEED-6", "Q-8")
 async def test_a_question_without_direction_is_answered_by_words(
     tmp_path: Path, fusion: str, vector: list[float]
 ) -> None:
@@ -116,6 +118,7 @@ async def test_a_question_without_direction_is_answered_by_words(
     await engine.close()
 
 
+@pytest.mark.covers("Q-43")
 async def test_asking_for_one_result_gives_the_first_of_many(tmp_path: Path) -> None:
     """Quirk 43: a note that is second by words and second by meaning is first, however few are asked for."""
     filler = {f"memory/{n}.md": f"- Walked along the river on day {n}, mild weather." for n in range(30)}
@@ -137,6 +140,7 @@ async def test_asking_for_one_result_gives_the_first_of_many(tmp_path: Path) -> 
     await engine.close()
 
 
+@pytest.mark.covers("SRCH-8", "Q-2")
 async def test_an_exact_word_is_never_dropped(tmp_path: Path) -> None:
     """SRCH-8, quirks 1 and 2: a rare name that only words find passes the default least score."""
     filler = {f"memory/{n}.md": f"- Walked along the river on day {n}, mild weather." for n in range(30)}
@@ -151,6 +155,7 @@ async def test_an_exact_word_is_never_dropped(tmp_path: Path) -> None:
     await engine.close()
 
 
+@pytest.mark.covers("SRCH-14")
 async def test_the_reply_has_whole_fields_and_no_whole_file(tmp_path: Path) -> None:
     """SRCH-14, SEED-8: with diversity and decay on, every hit keeps its place, lines, score and source."""
     long = "\n".join(f"- line {n} about the automobile in Lyon" for n in range(200))
@@ -168,6 +173,7 @@ async def test_the_reply_has_whole_fields_and_no_whole_file(tmp_path: Path) -> N
         assert hit.citation.startswith(f"{hit.path}#L{hit.start_line}")
 
 
+@pytest.mark.covers("CHUNK-7")
 async def test_a_very_long_question_is_cut_before_it_is_embedded(tmp_path: Path) -> None:
     """CHUNK-7: a pasted page is asked by its beginning, whole characters of it; a short one as it is."""
     workspace(tmp_path, NOTES)
@@ -187,6 +193,7 @@ async def test_a_very_long_question_is_cut_before_it_is_embedded(tmp_path: Path)
     await engine.close()
 
 
+@pytest.mark.covers("SEED-7", "PART-18")
 async def test_the_literal_formula_takes_the_seeds_pool(tmp_path: Path) -> None:
     """SEED-7: with `fusion: seed` both lists offer `maxResults` times the multiplier, and no more."""
     workspace(tmp_path, {f"memory/{n}.md": f"- the cat {'sat ' * n}" for n in range(1, 30)})
@@ -202,6 +209,7 @@ async def test_the_literal_formula_takes_the_seeds_pool(tmp_path: Path) -> None:
     await engine.close()
 
 
+@pytest.mark.covers("Q-19")
 async def test_a_provider_that_fails_in_the_middle_keeps_what_was_paid(tmp_path: Path) -> None:
     """Quirk 19: what was embedded before the failure is stored, and only the rest is asked for again."""
 

@@ -58,6 +58,7 @@ class Transcripts:
         return TranscriptText(lines=self._lines, line_numbers=range(1, count + 1), days=[None] * count)
 
 
+@pytest.mark.covers("IDX-3", "IDX-4", "Q-34")
 async def test_a_rebuild_that_fails_leaves_the_old_index(tmp_path: Path) -> None:
     """IDX-3, 4, quirk 34: the error comes out, the old index answers, and the next sync finishes the work."""
     workspace(tmp_path, NOTES)
@@ -81,6 +82,7 @@ async def test_a_rebuild_that_fails_leaves_the_old_index(tmp_path: Path) -> None
     await engine.close()
 
 
+@pytest.mark.covers("IDX-6")
 async def test_a_search_does_not_wait_for_a_sync_that_hangs(tmp_path: Path) -> None:
     """IDX-6, SEED-3: an answer comes from what was indexed, and closing works."""
     root = workspace(tmp_path, NOTES)
@@ -100,6 +102,7 @@ async def test_a_search_does_not_wait_for_a_sync_that_hangs(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("wanted", [True, False])
+@pytest.mark.covers("SEED-3")
 async def test_a_session_that_starts_looks_for_changes(tmp_path: Path, wanted: bool) -> None:
     """SEED-3: in the background, without a watcher and without a search, if `sync.onSessionStart`."""
     root = workspace(tmp_path, NOTES)
@@ -117,6 +120,7 @@ async def test_a_session_that_starts_looks_for_changes(tmp_path: Path, wanted: b
     await engine.close()
 
 
+@pytest.mark.covers("IDX-10", "Q-6")
 async def test_a_new_source_is_added_without_a_rebuild(tmp_path: Path) -> None:
     """IDX-10, quirk 6: transcripts join what is there, and a later rebuild for any reason keeps them."""
     workspace(tmp_path, NOTES)
@@ -135,6 +139,7 @@ async def test_a_new_source_is_added_without_a_rebuild(tmp_path: Path) -> None:
     await engine.close()
 
 
+@pytest.mark.covers("IDX-16")
 async def test_an_index_of_words_becomes_one_of_vectors_and_back(tmp_path: Path) -> None:
     """IDX-16: without a provider words are indexed; a provider later adds vectors without a rebuild."""
     workspace(tmp_path, NOTES)
@@ -155,6 +160,7 @@ async def test_an_index_of_words_becomes_one_of_vectors_and_back(tmp_path: Path)
     await back.close()
 
 
+@pytest.mark.covers("CHUNK-2", "Q-7")
 async def test_an_empty_workspace_is_not_rebuilt_again_and_again(tmp_path: Path) -> None:
     """Quirk 7: without a single note a second sync does nothing, and status is clean."""
     workspace(tmp_path, {"memory/blank.md": "\n\n  \n"})
@@ -174,6 +180,7 @@ async def test_an_empty_workspace_is_not_rebuilt_again_and_again(tmp_path: Path)
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
+@pytest.mark.covers("Q-15")
 async def test_a_wrong_number_of_vectors_is_not_taken(tmp_path: Path, count: int) -> None:
     """Quirk 15: chunks without a vector of their own stay pending and are asked for again."""
 
@@ -197,6 +204,7 @@ async def test_a_wrong_number_of_vectors_is_not_taken(tmp_path: Path, count: int
     await engine.close()
 
 
+@pytest.mark.covers("Q-15")
 async def test_an_empty_vector_is_no_vector(tmp_path: Path) -> None:
     """Quirk 15: an answer with a hole in it is not taken for done; words are searched meanwhile."""
 
@@ -222,6 +230,7 @@ async def test_an_empty_vector_is_no_vector(tmp_path: Path) -> None:
     await engine.close()
 
 
+@pytest.mark.covers("DISC-7")
 async def test_a_file_that_vanishes_before_it_is_read_is_no_failure(tmp_path: Path) -> None:
     """DISC-7: it is simply not there; a file that cannot be read is a failure with a sentence."""
     root = workspace(tmp_path, NOTES | {"memory/link.md": "x"})
@@ -237,6 +246,7 @@ async def test_a_file_that_vanishes_before_it_is_read_is_no_failure(tmp_path: Pa
     assert [path for path, _ in batch.problems] == ["memory/link.md"]
 
 
+@pytest.mark.covers("SEED-9", "Q-31")
 async def test_transcripts_fade_by_their_last_change(tmp_path: Path) -> None:
     """SEED-9, quirk 31: with decay on, a conversation of 30 days ago counts half."""
     workspace(tmp_path, NOTES)
@@ -252,6 +262,7 @@ async def test_transcripts_fade_by_their_last_change(tmp_path: Path) -> None:
     await engine.close()
 
 
+@pytest.mark.covers("CHUNK-8", "SESS-2")
 async def test_a_transcript_without_words_is_indexed_as_empty(tmp_path: Path) -> None:
     """SESS-2: no lines, no chunks, no failure."""
     workspace(tmp_path, NOTES)

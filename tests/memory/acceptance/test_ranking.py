@@ -67,6 +67,7 @@ def _ranked(
     ("lambda_", "order"),
     [(1, [0, 1, 2]), (2, [0, 1, 2]), (0, [0, 2, 1]), (-1, [0, 2, 1]), (0.5, [0, 2, 1])],
 )
+@pytest.mark.covers("SRCH-12", "SRCH-13")
 def test_lambda_chooses_between_relevance_and_difference(lambda_: float, order: list[int]) -> None:
     """SRCH-12, 13: 1 and more is relevance, 0 and less is difference; a database beats a near-duplicate."""
     texts = [
@@ -78,6 +79,7 @@ def test_lambda_chooses_between_relevance_and_difference(lambda_: float, order: 
     assert mmr_order(texts, [1.0, 0.95, 0.9], lambda_) == order
 
 
+@pytest.mark.covers("SRCH-12", "SRCH-13")
 def test_diversity_loses_nothing() -> None:
     """SRCH-12, 13: empty stays empty, one stays one, equal texts all stay, negatives are ordered."""
     assert mmr_order([], [], 0.7) == []
@@ -87,6 +89,7 @@ def test_diversity_loses_nothing() -> None:
     assert mmr_order(["a", "b"], [-0.9, -0.2], 0.7) == [1, 0]
 
 
+@pytest.mark.covers("SEED-10", "Q-33")
 def test_the_published_example_of_diversity() -> None:
     """SEED-10: with lambda 0.7 the near-duplicate drops out, in the order and with the scores shown."""
     without = _ranked(NETWORK, {}, max_results=3)
@@ -96,6 +99,7 @@ def test_the_published_example_of_diversity() -> None:
     assert with_it == [(path, score) for path, _, score in (NETWORK[0], NETWORK[2], NETWORK[3])]
 
 
+@pytest.mark.covers("SRCH-15", "SEED-9")
 def test_the_published_example_of_decay() -> None:
     """SEED-9, SRCH-15: .91 of 148 days ago falls behind .82 of today and .80 of last week."""
     notes = tuple(
@@ -109,6 +113,7 @@ def test_the_published_example_of_decay() -> None:
     assert _ranked(notes, {}) == [(path, score) for path, _, score in notes]
 
 
+@pytest.mark.covers("Q-32")
 def test_an_old_exact_hit_sinks_and_does_not_vanish() -> None:
     """Quirk 32: the usual least score is asked before decay, so age alone never empties the list."""
     old = ((f"memory/{TODAY - timedelta(days=365)}.md", "x", 0.95),)

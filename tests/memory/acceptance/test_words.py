@@ -65,6 +65,7 @@ NOTES = {
         ('"fails with E_CONN_RESET"', "code"),
     ],
 )
+@pytest.mark.covers("SRCH-1", "SRCH-17", "Q-3")
 async def test_every_script_is_found(tmp_path: Path, query: str, name: str) -> None:
     """SRCH-1, 17: words, parts of words, accents, names of code and hashes find their note first."""
     workspace(tmp_path, NOTES)
@@ -105,6 +106,7 @@ SEAMS = {
         ("iPad", "thai"),
     ],
 )
+@pytest.mark.covers("Q-3")
 async def test_words_and_numbers_that_touch_another_script_are_found(
     tmp_path: Path, query: str, name: str
 ) -> None:

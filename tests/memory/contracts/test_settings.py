@@ -13,6 +13,7 @@ from nacre.memory.contracts.settings import index_path, resolve_settings
 from nacre.memory.search.scoring import USUAL_MIN_SCORE
 
 
+@pytest.mark.covers("CFG-2", "CFG-8", "CFG-13")
 def test_defaults_are_the_seeds() -> None:
     """Without any setting, every value is the one that the first description names."""
     settings = resolve_settings({})
@@ -29,6 +30,7 @@ def test_defaults_are_the_seeds() -> None:
     assert (settings.provider, settings.fallback, settings.sources) == (None, "none", ("memory",))
 
 
+@pytest.mark.covers("CFG-3")
 def test_fields_are_merged_one_by_one() -> None:
     """An agent's setting replaces one field and leaves its neighbours; a null replaces nothing."""
     defaults = {
@@ -51,11 +53,13 @@ def test_fields_are_merged_one_by_one() -> None:
     assert (settings.store.vector.enabled, settings.store.vector.extension_path) == (True, "/opt/vec")
 
 
+@pytest.mark.covers("CFG-1")
 def test_an_agent_can_switch_memory_search_off() -> None:
     """`enabled: false` of an agent wins over the default."""
     assert resolve_settings({"enabled": True}, {"enabled": False}).enabled is False
 
 
+@pytest.mark.covers("CFG-4")
 def test_extra_paths_of_both_are_joined() -> None:
     """Default paths come first; each path appears once, trimmed."""
     settings = resolve_settings(
@@ -65,6 +69,7 @@ def test_extra_paths_of_both_are_joined() -> None:
     assert settings.extra_paths == ("/shared/notes", "docs", "../team-notes")
 
 
+@pytest.mark.covers("CFG-9")
 def test_headers_are_replaced_as_a_whole() -> None:
     """An agent's `remote.headers` replaces the defaults' headers; base URL and key stay."""
     settings = resolve_settings(
@@ -80,6 +85,7 @@ def test_headers_are_replaced_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize(("experimental", "expected"), [(False, ("memory",)), (True, ("memory", "sessions"))])
+@pytest.mark.covers("CFG-10", "CFG-11")
 def test_transcripts_are_a_source_only_when_opted_in(experimental: bool, expected: tuple[str, ...]) -> None:
     """`sources: [memory, sessions]` means transcripts only with `experimental.sessionMemory`."""
     raw = {"sources": ["memory", "sessions"], "experimental": {"sessionMemory": experimental}}
@@ -103,6 +109,7 @@ def test_sources_are_never_empty() -> None:
         ({"vectorWeight": -1, "textWeight": 5}, (0.0, 1.0)),
     ],
 )
+@pytest.mark.covers("SEED-7", "PART-19")
 def test_weights_sum_to_one(hybrid: dict[str, float], expected: tuple[float, float]) -> None:
     """Weights are divided by their sum, below zero is zero; two zeros mean the defaults."""
     settings = resolve_settings({"query": {"hybrid": hybrid}}).query.hybrid
@@ -154,6 +161,7 @@ def test_unknown_keys_and_wrong_values_are_errors(raw: dict[str, Any]) -> None:
         ("~/memory.sqlite", "/home/o/memory.sqlite"),
     ],
 )
+@pytest.mark.covers("SEED-1")
 def test_the_index_has_a_place_for_each_agent(path: str | None, expected: str) -> None:
     """Agents never share an index by default; `{agentId}` and `~` in `store.path` are filled in."""
     settings = resolve_settings({"store": {"path": path}})

@@ -108,6 +108,7 @@ def test_the_tokenizer_cuts_as_the_models_own(text: str, ids: list[int]) -> None
     assert UnigramTokenizer().ids(text) == ids
 
 
+@pytest.mark.covers("EMB-13")
 async def test_a_missing_model_is_a_sentence(tmp_path: Path) -> None:
     """A broken install says which folder and what to do."""
     with pytest.raises(EmbeddingFailed, match=r"could not be loaded.*Reinstall nacre"):

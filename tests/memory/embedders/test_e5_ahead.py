@@ -47,29 +47,26 @@ async def test_the_vector_is_the_one_that_the_embedder_itself_makes() -> None:
     assert await _vector(ahead, QUESTION) == pytest.approx(await _vector(E5Embedder(), QUESTION), abs=1e-6)
 
 
-async def test_a_model_that_was_begun_before_gets_the_question() -> None:
-    """And the next question a process of its own."""
+async def test_what_has_the_model_begins_no_process() -> None:
+    """A program that embeds notes embeds its questions too."""
+    own = E5Embedder()
+    await own.embed_query(QUESTION)
+
     begin_model()
-    taken = AskedAhead(QuestionAhead(QUESTION, program=HANGS))
-    own = AskedAhead(QuestionAhead(QUESTION, program="raise SystemExit(3)"))
 
-    assert await _vector(taken, QUESTION) == pytest.approx(await _vector(own, QUESTION), abs=1e-6)
+    assert not QuestionAhead(QUESTION, program="").vector(QUESTION)
+    await own.close()
 
 
-def test_the_folder_that_one_stands_in_is_not_run(tmp_path: Path) -> None:
-    """A file that is called like a library, in the folder of whoever searches, is only a file."""
+def test_neither_the_model_nor_what_lies_around_is_loaded_here(tmp_path: Path) -> None:
+    """The process that asks imports no library of the model, and none runs a file that is called like one."""
     (tmp_path / "numpy.py").write_text("open('was-run', 'w').close()", encoding="utf-8")
 
-    subprocess.run([sys.executable, "-P", "-c", LEAN], cwd=tmp_path, timeout=60, check=True)
-
-    assert [path.name for path in tmp_path.iterdir()] == ["numpy.py"]
-
-
-def test_the_model_is_not_loaded_here_as_well() -> None:
-    """The process that asks imports none of the libraries that the model needs."""
-    run = subprocess.run([sys.executable, "-c", LEAN], capture_output=True, text=True, timeout=60, check=True)
+    command = [sys.executable, "-P", "-c", LEAN]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
 
     assert run.stdout == "384 []\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["numpy.py"]
 
 
 @pytest.mark.parametrize(

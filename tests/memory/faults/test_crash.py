@@ -104,6 +104,7 @@ def _assert_whole(killed: Path, before: Before) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["index", "rebuild"])
+@pytest.mark.covers("Q-23")
 def test_a_kill_at_any_moment_leaves_a_sound_index(tmp_path: Path, before: Before, mode: str) -> None:
     """Killed at statements all over the work: what is there is sound, and the next sync completes it."""
     shutil.copytree(before.root / mode, tmp_path / "whole")
@@ -133,6 +134,7 @@ def test_a_kill_while_a_rebuild_is_published_leaves_one_index(
 
 
 @pytest.mark.slow
+@pytest.mark.covers("IDX-12")
 def test_two_processes_share_one_index(tmp_path: Path) -> None:
     """Both write, sync, rebuild and search for a minute: each finds its own newest note every time."""
     workspace(

@@ -46,6 +46,7 @@ def test_curated_memory_and_logs_are_found_in_a_fixed_order(tmp_path: Path) -> N
     ]
 
 
+@pytest.mark.covers("DISC-2", "DISC-3", "DISC-4", "DISC-8")
 def test_extra_paths_are_folders_files_and_patterns(tmp_path: Path) -> None:
     """A folder gives its Markdown files, a file itself, a pattern what it matches; each file once."""
     root = workspace(tmp_path, {"extra/a.md": "a", "extra/b.txt": "b", "extra/deep/c.md": "c", "one.md": "1"})
@@ -58,6 +59,7 @@ def test_extra_paths_are_folders_files_and_patterns(tmp_path: Path) -> None:
     assert _paths(found) == ["extra/a.md", "extra/deep/c.md", "one.md", "../team/t.md"]
 
 
+@pytest.mark.covers("DISC-1")
 def test_paths_are_normalised_once() -> None:
     """Blank paths are dropped, `notes` and `./notes` are one, order is kept."""
     root = Path("/w")
@@ -68,6 +70,7 @@ def test_paths_are_normalised_once() -> None:
     assert (places[-1].folder, places[-1].pattern) == (Path("/w/a"), ("**", "*.md"))
 
 
+@pytest.mark.covers("DISC-5", "DISC-6")
 def test_what_is_passed_over_is_listed_with_its_reason(tmp_path: Path) -> None:
     """Missing paths, links, tool folders, wrong kinds and empty patterns are told, not swallowed."""
     root = workspace(
@@ -94,6 +97,7 @@ def test_what_is_passed_over_is_listed_with_its_reason(tmp_path: Path) -> None:
     assert not found.may_be_deleted("nowhere/was-here.md")
 
 
+@pytest.mark.covers("DISC-8")
 def test_a_file_under_two_names_is_one_file(tmp_path: Path) -> None:
     """A hard link, like a name on a file system that folds case, does not double a memory."""
     root = workspace(tmp_path, {"MEMORY.md": "facts"})
@@ -169,6 +173,7 @@ def test_patterns_are_matched_as_a_shell_does(tmp_path: Path, pattern: str, path
             read_excerpt(root, [f"extra/{pattern}"], f"extra/{path}")
 
 
+@pytest.mark.covers("DISC-6")
 def test_a_pattern_follows_no_link(tmp_path: Path) -> None:
     """Neither out of its folder nor in circles, of which a few would never end."""
     root = workspace(tmp_path, {"extra/a.md": "a", "extra/sub/b.md": "b"})

@@ -47,6 +47,7 @@ def root(tmp_path: Path) -> Path:
         (9, 2, "", (0, 0)),
     ],
 )
+@pytest.mark.covers("GET-3", "QMD-36")
 def test_lines_are_sliced_from_one(
     root: Path, from_line: int | None, lines: int | None, text: str, span: tuple[int, int]
 ) -> None:
@@ -65,6 +66,7 @@ def test_any_spelling_of_a_memory_file_is_read(root: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["memory/2031-01-01.md", "memory.md", "memory/none/at/all.md"])
+@pytest.mark.covers("GET-3", "SEED-14")
 def test_a_missing_file_is_empty_not_an_error(root: Path, path: str) -> None:
     """A note that does not exist yet gives empty text."""
     excerpt = read_excerpt(root, (), path)
@@ -93,6 +95,7 @@ def test_a_missing_file_is_empty_not_an_error(root: Path, path: str) -> None:
         "memory\\deep\\a.md",
     ],
 )
+@pytest.mark.covers("GET-1", "Q-21")
 def test_everything_else_is_refused_with_a_sentence(root: Path, path: str) -> None:
     """The refusal says what may be read and shows nothing of the file."""
     with pytest.raises(ReadRefused) as refused:
@@ -102,12 +105,14 @@ def test_everything_else_is_refused_with_a_sentence(root: Path, path: str) -> No
     assert len(str(refused.value)) > 20
 
 
+@pytest.mark.covers("SEED-12")
 def test_transcripts_are_not_read(root: Path) -> None:
     """A path that a search gave for a transcript is refused by name."""
     with pytest.raises(ReadRefused, match="transcript"):
         read_excerpt(root, (), "sessions/abc.jsonl")
 
 
+@pytest.mark.covers("GET-2")
 def test_extra_paths_are_read_as_configured(root: Path, tmp_path: Path) -> None:
     """A folder, one file and a pattern each open exactly what they index, also outside of the workspace."""
     (tmp_path / "team").mkdir()
@@ -122,6 +127,7 @@ def test_extra_paths_are_read_as_configured(root: Path, tmp_path: Path) -> None:
             read_excerpt(root, extra, path)
 
 
+@pytest.mark.covers("GET-2", "SEED-14", "Q-22")
 def test_no_symbolic_link_is_followed(root: Path, tmp_path: Path) -> None:
     """Neither a linked file, nor a linked folder on the way, nor a linked extra folder, wherever it leads."""
     (tmp_path / "outside").mkdir()
@@ -141,6 +147,7 @@ def test_no_symbolic_link_is_followed(root: Path, tmp_path: Path) -> None:
             read_excerpt(root, extra, path)
 
 
+@pytest.mark.covers("QMD-36")
 def test_a_long_file_is_cut_at_a_line_end(root: Path) -> None:
     """Without a number of lines an excerpt stays bounded and says so; with one, the caller decides."""
     (root / "memory" / "long.md").write_text("twelve chars\n" * 5_000)
@@ -158,6 +165,7 @@ def test_a_long_file_is_cut_at_a_line_end(root: Path) -> None:
     st.lists(st.sampled_from(["..", ".", "memory", "link", "a.md", "MEMORY.md", "x", "~", ""]), max_size=6),
     st.text(max_size=5),
 )
+@pytest.mark.covers("SEED-14")
 def test_no_spelling_leads_out(parts: list[str], tail: str) -> None:
     """Whatever the path, what is read is a memory file of this workspace or nothing."""
     with tempfile.TemporaryDirectory() as folder:

@@ -9,6 +9,7 @@ from nacre.memory.workspace.workspace import TEMPLATES, template_text
 
 
 @pytest.mark.parametrize("name", [*TEMPLATES, "BOOTSTRAP.md", "memory.md"])
+@pytest.mark.covers("ATT-11")
 def test_a_file_as_the_template_made_it_says_nothing(name: str) -> None:
     """Every line is empty, and there are as many as before."""
     lines = template_text("MEMORY.md" if name == "memory.md" else name).splitlines()

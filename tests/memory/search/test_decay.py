@@ -23,6 +23,7 @@ def factor(path: str, *, source: Source = "memory", age_seconds: float = YEARS) 
     ("days", "expected"),
     [(0, 1.0), (7, 0.8507), (10, 0.7937), (30, 0.5), (90, 0.125), (148, 0.0327), (180, 0.0156), (-3, 1.0)],
 )
+@pytest.mark.covers("SRCH-15", "SEED-9")
 def test_the_published_table_is_met(days: int, expected: float) -> None:
     """The factors for a half-life of 30 days, and none for days to come."""
     assert decay_factor(days, 30) == pytest.approx(expected, abs=5e-5)
@@ -49,17 +50,20 @@ def test_no_half_life_means_no_decay(half_life: float) -> None:
         ("MEMORY.md", None),
     ],
 )
+@pytest.mark.covers("SRCH-16")
 def test_the_day_is_in_the_path(path: str, day: date | None) -> None:
     """Folders, slugs before and after are allowed; impossible days and longer numbers are not days."""
     assert note_day(path) == day
 
 
 @pytest.mark.parametrize("path", ["MEMORY.md", "memory.md", "memory/projects.md", "memory/work/network.md"])
+@pytest.mark.covers("SRCH-15")
 def test_evergreen_files_never_fade(path: str) -> None:
     """Curated memory counts fully, however old its file is."""
     assert factor(path, age_seconds=YEARS) == 1.0
 
 
+@pytest.mark.covers("SRCH-15")
 def test_a_transcript_fades_by_its_file() -> None:
     """A transcript of thirty days ago counts half."""
     assert factor("sessions/a.jsonl", source="sessions", age_seconds=30 * 86_400.0) == pytest.approx(0.5)

@@ -37,6 +37,7 @@ def test_difference_alone_takes_the_most_different_second(lambda_: float) -> Non
     ("relevance", "likeness", "lambda_", "expected"),
     [(0.8, 0.5, 1, 0.8), (0.8, 0.5, 0, -0.5), (0.8, 0.6, 0.5, 0.1), (1, 0.5, 0.7, 0.55)],
 )
+@pytest.mark.covers("SRCH-11")
 def test_the_score_is_the_published_one(
     relevance: float, likeness: float, lambda_: float, expected: float
 ) -> None:
@@ -44,6 +45,7 @@ def test_the_score_is_the_published_one(
     assert mmr_score(relevance, likeness, lambda_) == pytest.approx(expected)
 
 
+@pytest.mark.covers("SRCH-9", "SRCH-10")
 def test_likeness_is_shared_words_over_all() -> None:
     """Jaccard, with its edges."""
     assert jaccard(frozenset("abc"), frozenset("bcd")) == 0.5
@@ -53,6 +55,7 @@ def test_likeness_is_shared_words_over_all() -> None:
     assert word_set("—!") == frozenset()
 
 
+@pytest.mark.covers("SRCH-9")
 def test_unspaced_scripts_are_compared_too() -> None:
     """Two Chinese notes on different subjects are not alike."""
     assert jaccard(word_set("今天讨论方案"), word_set("明天去买苹果")) < 0.2

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.contracts.records import SearchReport
 from nacre.memory.contracts.settings import MemorySearchSettings
@@ -48,6 +50,7 @@ async def search(
         await engine.close()
 
 
+@pytest.mark.covers("ATT-10")
 async def test_the_same_words_are_one_hit_with_their_places(tmp_path: Path) -> None:
     """A copy and a quotation are cited beside the hit; a note that says more is a hit of its own."""
     report = await search(

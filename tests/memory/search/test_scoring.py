@@ -81,6 +81,7 @@ def seeded(notes: Sequence[Note], question: str, **changes: object) -> dict[int,
     return seed_scores(found(notes, question), asked(question, **changes))
 
 
+@pytest.mark.covers("SRCH-3", "SRCH-4")
 def test_seed_formula_has_its_golden_values() -> None:
     """`.9` from vectors alone is .63, a keyword alone .30, both add up."""
     both = [
@@ -95,17 +96,20 @@ def test_seed_formula_has_its_golden_values() -> None:
 
 
 @pytest.mark.parametrize(("bm25", "expected"), [(0, 1.0), (1, 0.5), (-100, 1.0), (float("nan"), 0.001)])
+@pytest.mark.covers("SRCH-2", "Q-1")
 def test_seed_text_score_has_its_golden_values(bm25: float, expected: float) -> None:
     """The keyword score is 1 for every rank that FTS5 really gives."""
     assert seed_text_score(bm25) == pytest.approx(expected)
     assert seed_text_score(10) < seed_text_score(1)
 
 
+@pytest.mark.covers("Q-2")
 def test_seed_gives_one_list_the_whole_weight() -> None:
     """With words alone, a keyword hit is not capped at .3."""
     assert seeded([Note(1, "b", words=0.42)], "b") == {1: 1.0}
 
 
+@pytest.mark.covers("Q-1")
 def test_agreement_of_both_lists_wins() -> None:
     """A chunk that words and vectors like is before one that a single list likes."""
     scores = fused(

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SEARCH_BY_WORDS = """
 import asyncio, sys
 from datetime import UTC, datetime
@@ -30,6 +32,7 @@ asyncio.run(main(Path(sys.argv[1])))
 """
 
 
+@pytest.mark.covers("PART-2", "PART-5")
 def test_a_search_by_words_loads_nothing_for_vectors(tmp_path: Path) -> None:
     """Without an embedder, neither indexing nor searching imports numpy or loads the vector extension."""
     (tmp_path / "MEMORY.md").write_text("red apples")

@@ -27,6 +27,7 @@ IDENTITY = {"identity.chunking": "2"}
 class RebuildContract:
     """Subclass it with a fixture `open_store`, as `StoreContract`."""
 
+    @pytest.mark.covers("Q-14")
     async def test_the_old_index_answers_until_the_new_one_is_published(self, open_store: OpenStore) -> None:
         """Readers see the old content, then the new content, and nothing in between."""
         store = await open_store()
@@ -39,6 +40,7 @@ class RebuildContract:
         assert await found(store, "words") == ["new words"]
         assert await store.has_unfinished_rebuild(IDENTITY) is False
 
+    @pytest.mark.covers("IDX-15")
     async def test_a_rebuild_that_was_cut_off_is_taken_up_again(self, open_store: OpenStore) -> None:
         """What it had done is still there for the same identity, and thrown away for another."""
         store = await open_store()

@@ -43,6 +43,7 @@ class SearchContract:
         assert max(few) >= "plum 20"
         assert sorted(all_of_them) == names
 
+    @pytest.mark.covers("IDX-17")
     async def test_a_search_stays_in_its_scope(self, open_store: OpenStore) -> None:
         """Sources and days narrow both lists; days are inclusive, and leave out notes without one."""
         store = await open_store()
@@ -167,6 +168,7 @@ class SearchContract:
 
         assert await near(store, [1.0, 0.0]) == ["note 0", "note 6", "note 7"]
 
+    @pytest.mark.covers("Q-8")
     async def test_vectors_of_another_length_or_of_none_are_passed_over(self, open_store: OpenStore) -> None:
         """A query of another length finds nothing and breaks nothing; so does one that is all zeros."""
         store = await open_store()

@@ -31,6 +31,7 @@ from tests.memory.stores.sample_index import (
 class StoreContract:
     """Subclass it with a fixture `open_store` that opens the same, at first empty, store each time."""
 
+    @pytest.mark.covers("Q-26")
     async def test_a_file_replaces_what_was_stored_for_it(self, open_store: OpenStore) -> None:
         """Old chunks of the file are gone, those of other files stay."""
         store = await open_store()
@@ -44,6 +45,7 @@ class StoreContract:
         assert [(item.source, item.files, item.chunks) for item in counts.sources] == [("memory", 2, 3)]
         assert await store.search(lambda moment: moment.chunk_count()) == 3
 
+    @pytest.mark.covers("ATT-13")
     async def test_what_did_not_change_is_kept(self, open_store: OpenStore) -> None:
         """A chunk with the same words stays itself, with its vector, also when it moved to other lines."""
         store = await open_store()
@@ -123,6 +125,7 @@ class StoreContract:
         assert await again.read(lambda index: index.failures("memory")) == {"x.md": failure}
         assert await again.read(lambda index: index.failures("sessions")) == {}
 
+    @pytest.mark.covers("IDX-5")
     async def test_removed_files_leave_nothing_behind(self, open_store: OpenStore) -> None:
         """Words, vectors, states and failures of a removed file are gone; its vectors stay as a cache."""
         store = await open_store()
@@ -143,6 +146,7 @@ class StoreContract:
         counts = await counts_of(store)
         assert (counts.vectors, counts.cached_vectors) == (0, 1)
 
+    @pytest.mark.covers("IDX-17", "PART-29", "PART-31")
     async def test_a_known_text_is_not_embedded_twice(self, open_store: OpenStore) -> None:
         """The vector of a text that comes back is attached from the cache, for its own embedder only."""
         store = await open_store()
@@ -204,6 +208,7 @@ class StoreContract:
         assert set(await ids_by_text(store)) == {"new"}
         assert await near(store, [1.0, 0.0]) == []
 
+    @pytest.mark.covers("PART-31", "Q-18")
     async def test_the_cache_forgets_the_longest_unused_first(self, open_store: OpenStore) -> None:
         """Vectors in use are never evicted, whatever the limit."""
         store = await open_store()
@@ -219,6 +224,7 @@ class StoreContract:
         gone = [Piece(chunk_id=1, piece=0, text_hash=key) for key in (b"a", b"b", b"c")]
         assert await attach_known(store, "e", gone, now_seconds=20) == {b"a"}
 
+    @pytest.mark.covers("PART-29")
     async def test_detached_vectors_stay_as_a_cache(self, open_store: OpenStore) -> None:
         """After a change of embedder every chunk waits again, and the old vectors are still known."""
         store = await open_store()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import date
 
+import pytest
+
 from nacre.memory.contracts.records import Chunk
 from nacre.memory.contracts.store import Store
 from nacre.memory.text.days.ranges import DayRange
@@ -90,12 +92,14 @@ class WordsContract:
         assert (await _search(store, "#12"))[0] == 2
         assert 10 in await _search(store, "12")
 
+    @pytest.mark.covers("SRCH-17")
     async def test_stop_words_alone_are_still_a_query(self, open_store: OpenStore) -> None:
         """A title made of stop words can be found when nothing else was asked."""
         store = await open_store()
         await put(store, indexed(*_chunks("To be or not to be", "nothing of the kind")))
         assert (await _search(store, "to be or not to be"))[0] == 0
 
+    @pytest.mark.covers("SRCH-17")
     async def test_stop_words_do_not_bring_in_other_notes(self, open_store: OpenStore) -> None:
         """A question's small words match nothing by themselves."""
         store = await _filled(open_store)
@@ -131,6 +135,7 @@ class WordsContract:
         assert sorted(scores.values(), reverse=True) == [*scores.values()]
         assert min(scores.values()) > 0
 
+    @pytest.mark.covers("SRCH-1")
     async def test_whatever_is_typed_is_a_legal_query(self, open_store: OpenStore) -> None:
         """Signs that mean something to a database are words to it, or nothing."""
         store = await _filled(open_store)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.sync.syncing import QUIET_SECONDS
 from tests.faults.drivers import SteppedLoop
@@ -59,6 +61,7 @@ async def found(engine: MemoryEngine, word: str) -> int:
     return len((await engine.search(word, min_score=0)).hits)
 
 
+@pytest.mark.covers("SEED-12", "PART-16", "PART-23")
 def test_a_transcript_that_grew_by_enough_is_indexed_unasked(tmp_path: Path) -> None:
     """Soon after the message that crossed the threshold, without a search; what grew less waits."""
 
@@ -90,6 +93,7 @@ def test_a_transcript_that_grew_by_enough_is_indexed_unasked(tmp_path: Path) -> 
     run(story)
 
 
+@pytest.mark.covers("PART-21")
 def test_many_messages_cost_one_look(tmp_path: Path) -> None:
     """What is said within seconds is looked at once; without a follower nothing looks by itself."""
 
@@ -122,6 +126,7 @@ def test_many_messages_cost_one_look(tmp_path: Path) -> None:
     run(story)
 
 
+@pytest.mark.covers("SEED-3", "PART-15", "PART-32")
 def test_files_are_looked_at_at_intervals(tmp_path: Path) -> None:
     """With `intervalMinutes` a note that nobody told of is found when the time is up, and not before."""
 

@@ -64,6 +64,7 @@ async def test_a_damaged_index_is_set_aside_and_built_again(tmp_path: Path, dama
 @pytest.mark.parametrize(
     "bits", [(0, 7), pytest.param(range(8), marks=pytest.mark.slow)], ids=["ends", "all"]
 )
+@pytest.mark.covers("ATT-7")
 async def test_no_flipped_bit_of_the_head_takes_the_index_away(tmp_path: Path, bits: Sequence[int]) -> None:
     """Wherever one bit of the first hundred bytes is another, notes are found: by this index or a new one."""
     await _indexed(tmp_path, files=2)
@@ -134,6 +135,7 @@ async def test_damage_that_shows_while_running_is_healed(tmp_path: Path) -> None
     await engine.close()
 
 
+@pytest.mark.covers("ATT-7")
 async def test_another_programs_database_is_not_touched(tmp_path: Path) -> None:
     """A wrong `store.path` is an error that names the problem; the other file stays as it is."""
     workspace(tmp_path, {"MEMORY.md": "tea"})
@@ -150,6 +152,7 @@ async def test_another_programs_database_is_not_touched(tmp_path: Path) -> None:
     assert (tmp_path / INDEX).read_bytes() == before
 
 
+@pytest.mark.covers("SEED-27", "PART-7")
 async def test_an_index_that_was_deleted_is_built_again(tmp_path: Path) -> None:
     """The index is derived data: deleting it costs a sync and nothing else."""
     await _indexed(tmp_path)
@@ -201,6 +204,7 @@ def test_a_damaged_index_takes_its_side_files_along(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+@pytest.mark.covers("PART-22", "ATT-6")
 async def test_the_index_is_the_owners_alone(tmp_path: Path, umask: int) -> None:
     """New files and those of an open folder end up the owner's, whatever the umask; others' stay."""
     workspace(tmp_path, {"MEMORY.md": "private words"})
@@ -228,6 +232,7 @@ async def test_the_index_is_the_owners_alone(tmp_path: Path, umask: int) -> None
     assert state.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.covers("ATT-6")
 async def test_an_index_that_was_open_to_all_is_mended_at_start(tmp_path: Path) -> None:
     """One made under another umask; a folder that the owner named for it keeps its mode."""
     await _indexed(tmp_path, files=1)

@@ -93,6 +93,7 @@ async def test_a_caller_that_gives_up_does_not_stop_the_run() -> None:
     assert await second == 2
 
 
+@pytest.mark.covers("CLI-5", "CLI-8", "CLI-9", "Q-11")
 async def test_closing_ends_what_runs_and_tells_who_waits() -> None:
     """The waiting caller gets an error with a name, and later ones as well."""
     work = Work()
@@ -111,6 +112,7 @@ async def test_closing_ends_what_runs_and_tells_who_waits() -> None:
         await flight.run("three")
 
 
+@pytest.mark.covers("IDX-7")
 async def test_a_failure_in_the_background_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Nobody has to catch it, and the next run starts afresh."""
 

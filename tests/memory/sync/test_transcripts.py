@@ -66,6 +66,7 @@ class Transcripts:
         )
 
 
+@pytest.mark.covers("CHUNK-8")
 async def test_transcripts_are_found_when_opted_in(tmp_path: Path) -> None:
     """A hit names the transcript, its own lines and its day; memory_get does not open it."""
     workspace(tmp_path, {"MEMORY.md": "Max likes tea."})
@@ -86,6 +87,7 @@ async def test_transcripts_are_found_when_opted_in(tmp_path: Path) -> None:
     await engine.close()
 
 
+@pytest.mark.covers("IDX-10", "SEED-12")
 async def test_without_opting_in_transcripts_are_not_even_asked_for(tmp_path: Path) -> None:
     """The default sources leave them out, a caller cannot bring them in, and switching off forgets them."""
     workspace(tmp_path, {"MEMORY.md": "Max likes tea."})
@@ -198,6 +200,7 @@ async def test_one_transcript_that_fails_does_not_stop_the_others(tmp_path: Path
     await engine.close()
 
 
+@pytest.mark.covers("Q-13")
 async def test_status_counts_what_the_next_sync_would_do_to_transcripts(tmp_path: Path) -> None:
     """Those that grew by enough or ended, and deleted ones, are pending; those that grew a little wait."""
     workspace(tmp_path, {})
@@ -227,6 +230,7 @@ async def test_status_counts_what_the_next_sync_would_do_to_transcripts(tmp_path
     await engine.close()
 
 
+@pytest.mark.covers("SESS-5")
 async def test_a_session_below_the_thresholds_is_indexed_when_it_ends(tmp_path: Path) -> None:
     """Growth waits for 100 KB or 50 messages; the end of the session does not."""
     workspace(tmp_path, {})
@@ -246,6 +250,7 @@ async def test_a_session_below_the_thresholds_is_indexed_when_it_ends(tmp_path: 
     ("size_bytes", "lines", "due"),
     [(99_999, 49, False), (100_000, 1, True), (1, 50, True), (0, 0, False)],
 )
+@pytest.mark.covers("SEED-12", "PART-23")
 def test_thresholds_count_growth(size_bytes: int, lines: int, due: bool) -> None:
     """100 KB or 50 lines since the last time make a transcript due; no growth never does."""
     info = TranscriptInfo(name="s", size_bytes=size_bytes, lines=lines, modified_ns=1, ended=False)

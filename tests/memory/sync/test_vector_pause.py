@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.sync.fallback import FIRST_PAUSE_SECONDS
 from nacre.memory.sync.syncing import VECTORS_AFTER_SECONDS
@@ -21,6 +23,7 @@ async def _after(loop: SteppedLoop, engine: MemoryEngine, seconds: float) -> Non
             pass
 
 
+@pytest.mark.covers("ATT-18")
 def test_a_change_does_not_cut_short_the_pause_after_a_failure(tmp_path: Path) -> None:
     """A note that changes during the pause is found by words; the embedder is asked when the pause ends."""
     loop = SteppedLoop()

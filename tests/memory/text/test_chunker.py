@@ -45,6 +45,7 @@ def _ranges(chunks: list[Chunk]) -> list[tuple[int, int]]:
 @given(LINES)
 @example(["x" * 81, "x" * 80, ""])
 @example(["a" * 79 + "😀", "记" * 50])
+@pytest.mark.covers("Q-30")
 def test_every_line_is_covered_exactly_and_no_chunk_is_too_large(lines: list[str]) -> None:
     """Each line with words lies in a chunk; a chunk says what its lines say; none is over the limit."""
     text = "\n".join(lines)
@@ -101,6 +102,7 @@ def test_a_megabyte_without_a_line_end_takes_a_moment(unit: str, sizes: ChunkSiz
 
 
 @pytest.mark.parametrize("text", ["", "\n\n\n", "  \n\t\n", "\ufeff"])
+@pytest.mark.covers("CHUNK-2")
 def test_blank_files_have_no_chunks(text: str) -> None:
     """Nothing blank is ever indexed or embedded."""
     assert _chunks(text) == []
@@ -179,6 +181,7 @@ def test_dense_scripts_count_as_the_models_count_them(unit: str, tokens: int) ->
     assert all("\ufffd" not in chunk.text for chunk in chunks)
 
 
+@pytest.mark.covers("CHUNK-1")
 def test_one_line_of_4825_letters_gives_chunks_of_at_most_1600() -> None:
     """The seeds' golden case: more than one chunk, none over the limit, none of equal place and text."""
     chunks = _chunks("a" * 4825, ChunkSizes(tokens=400, overlap_tokens=0))
@@ -188,6 +191,7 @@ def test_one_line_of_4825_letters_gives_chunks_of_at_most_1600() -> None:
     assert sum(len(chunk.text) for chunk in chunks) == 4825
 
 
+@pytest.mark.covers("CHUNK-6")
 def test_no_chunk_is_larger_than_any_provider_takes() -> None:
     """`chunking.tokens` above every provider's limit is cut down to it."""
     chunks = _chunks("word " * 10_000, ChunkSizes(tokens=100_000))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.memory.text.claims import Claim, addresses
+from nacre.memory.text.claims import Claim, addresses, has_other_value
 
 PAIRS = tomllib.loads(Path(__file__).with_name("pairs_of_claims.toml").read_text(encoding="utf-8"))
 _LEAST_RECOGNIZED = 60
@@ -66,3 +66,10 @@ def test_the_head_of_a_sessions_note_claims_nothing() -> None:
 def test_words_of_time_inside_of_a_question_do_not_ask_about_the_past(question: str, is_past: bool) -> None:
     """German "was" asks for a thing."""
     assert Claim(question).asks_about_past is is_past
+
+
+def test_none_is_the_value_also_with_a_reason_behind_it() -> None:
+    """So an older line that has one is superseded."""
+    withdrawn = Claim("- Ada's boat: none; 'Petrel' was a mistake, corrected on 2027-09-29")
+    assert has_other_value(withdrawn, Claim("- Ada's boat: Kittiwake, since 2026-04-15"))
+    assert not has_other_value(withdrawn, Claim("- Ada's boat: none"))

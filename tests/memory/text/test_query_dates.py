@@ -96,6 +96,7 @@ TODAY = date(2026, 11, 20)  # a Friday
         ("d’octobre", "2026-10-01", "2026-10-31"),
     ],
 )
+@pytest.mark.covers("Q-42")
 def test_days_are_read_in_many_shapes(text: str, first: str, last: str) -> None:
     """Words and numbers for a day, week, month or year become its days."""
     assert named_days(text, TODAY) == (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import example, given, strategies as st
 
 from nacre.memory.text.evidence import Finder
@@ -24,6 +25,7 @@ def test_a_short_chunk_is_shown_whole() -> None:
     assert cut("one\ntwo", "two") == "one\ntwo"
 
 
+@pytest.mark.covers("Q-29")
 def test_the_match_is_shown_wherever_it_is() -> None:
     """A hit at the end of a long chunk is in the snippet, with whole lines around it."""
     text = "\n".join([*FILLER[:30], "- the kayak is in the shed", *FILLER[30:]])
@@ -67,6 +69,7 @@ def test_without_a_match_it_is_the_beginning() -> None:
 
 @given(st.text(max_size=3000), st.text(max_size=40))
 @example("", "0❶")
+@pytest.mark.covers("SEED-8")
 def test_it_never_gets_too_long_or_invents(text: str, query: str) -> None:
     """At most 700 characters, every line of them out of the chunk."""
     snippet = cut(text, query)

@@ -57,6 +57,7 @@ async def test_vectors_may_be_arrays(tmp_path: Path) -> None:
     await engine.close()
 
 
+@pytest.mark.covers("Q-12")
 async def test_words_are_searchable_before_any_vector_exists(tmp_path: Path) -> None:
     """A search on a new workspace asks the embedder for its question only, and finds by words."""
     workspace(tmp_path, NOTES)
@@ -90,6 +91,7 @@ async def test_an_edit_embeds_only_what_changed(tmp_path: Path) -> None:
     await engine.close()
 
 
+@pytest.mark.covers("SEED-6", "Q-4")
 async def test_a_dead_embedder_leaves_words_and_says_why(tmp_path: Path) -> None:
     """Indexing and searching go on by words, marked degraded; when it is back, so are the vectors.
 
@@ -125,6 +127,7 @@ async def test_a_dead_embedder_leaves_words_and_says_why(tmp_path: Path) -> None
     await healthy.close()
 
 
+@pytest.mark.covers("Q-17")
 async def test_a_refused_text_does_not_stop_the_others(tmp_path: Path) -> None:
     """Every other chunk gets its vector, the refused one is counted and not asked for again."""
     workspace(tmp_path, {f"memory/{n}.md": f"note {n} {'poison' if n == 3 else ''}" for n in range(9)})
@@ -141,6 +144,7 @@ async def test_a_refused_text_does_not_stop_the_others(tmp_path: Path) -> None:
     await engine.close()
 
 
+@pytest.mark.covers("IDX-2", "SEED-4", "PART-17")
 async def test_another_model_makes_new_vectors_and_searches_words_until_then(tmp_path: Path) -> None:
     """Vectors of one model are never compared with another's; going back costs nothing."""
     workspace(tmp_path, NOTES)
@@ -180,6 +184,7 @@ async def test_a_cache_that_is_switched_off_keeps_nothing_unused(tmp_path: Path)
     await engine.close()
 
 
+@pytest.mark.covers("IDX-8", "SEED-5", "PART-35")
 async def test_without_the_extension_numpy_gives_the_same_hits(tmp_path: Path) -> None:
     """`store.vector.enabled: false` compares in numpy; status says so; hits and scores are the same."""
     workspace(tmp_path, NOTES)
@@ -200,6 +205,7 @@ async def test_without_the_extension_numpy_gives_the_same_hits(tmp_path: Path) -
         assert abs(one.score - other.score) < 1e-6
 
 
+@pytest.mark.covers("SEED-5", "PART-35")
 async def test_an_extension_that_is_not_there_is_told(tmp_path: Path) -> None:
     """A wrong `extensionPath` falls back to numpy with the reason."""
     workspace(tmp_path, NOTES)

@@ -21,6 +21,7 @@ NOTES = {"memory/2026-02-10.md": "Boris keeps bees.\n", "memory/2026-02-11.md": 
     ("resident_bytes", "later"),
     [(RESIDENT_BYTES, "vectors in memory"), (0, "sign codes in memory, vectors on disk")],
 )
+@pytest.mark.covers("CLI-1", "SEED-19", "PART-3")
 async def test_what_is_told_is_what_is_asked(tmp_path: Path, resident_bytes: int, later: str) -> None:
     """The first question goes to sqlite-vec, further ones to what is held in memory."""
     workspace(tmp_path, NOTES)
@@ -90,6 +91,7 @@ async def test_numpy_is_told_for_all_searches(tmp_path: Path) -> None:
     assert (status.vector_engine, status.vector_engine_later) == ("numpy", "")
 
 
+@pytest.mark.covers("CLI-1", "SEED-24", "PART-10")
 async def test_a_status_says_what_is_searched_now(tmp_path: Path) -> None:
     """By words while no vector is made; a search says the same, with the reason."""
     workspace(tmp_path, NOTES)

@@ -147,6 +147,7 @@ def test_a_table_that_outgrows_its_memory_keeps_the_codes() -> None:
         pytest.param(1536, 0, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.covers("SEED-19", "PART-24")
 async def test_the_coarse_pass_finds_what_the_exact_one_finds(
     tmp_path: Path, dimensions: int, resident_bytes: int
 ) -> None:

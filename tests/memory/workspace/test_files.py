@@ -80,6 +80,7 @@ async def test_append_keeps_bytes_that_are_no_text(root: Path, locks: Path) -> N
     assert (root / "n.md").read_bytes() == b"caf\xe9\r\n\nnew\n"
 
 
+@pytest.mark.covers("ASK-14")
 async def test_repeats_are_left_out_only_when_asked(root: Path, locks: Path) -> None:
     """The outcome tells what was written and how many parts were not."""
     await at(root, locks).append("n.md", "- a")
@@ -91,6 +92,7 @@ async def test_repeats_are_left_out_only_when_asked(root: Path, locks: Path) -> 
     assert (root / "n.md").read_text(encoding="utf-8") == "- a\n- b\n- b\n"
 
 
+@pytest.mark.covers("ASK-13")
 async def test_appending_tasks_and_processes_lose_nothing(root: Path, locks: Path) -> None:
     """Two processes and two tasks that append at once leave every line whole and once."""
     processes = [
@@ -194,6 +196,7 @@ async def test_a_listing_of_some_names(root: Path) -> None:
     assert len(await at(root, root).list_folder(".")) == 3
 
 
+@pytest.mark.covers("A1-19")
 def test_a_file_that_is_gone_by_now_costs_a_listing_only_itself(root: Path) -> None:
     """One that was removed between the scan and the look at it is left out; the others are there."""
     for name in ("a.md", "b.md", ".hidden", "c.md"):
@@ -232,6 +235,7 @@ def _names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+@pytest.mark.covers("ATT-13")
 async def test_an_append_to_a_huge_log_costs_its_tail(root: Path, locks: Path) -> None:
     """It reads little of the file, knows what stands near the end, and changes no byte before it."""
     path = root / "log.md"

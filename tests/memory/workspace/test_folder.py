@@ -35,6 +35,7 @@ class TestFolderNotes(NotesContract):
     """What the index asks of it."""
 
 
+@pytest.mark.covers("ATT-13")
 async def test_a_pipe_keeps_nobody_waiting(tmp_path: Path) -> None:
     """Reading it, adding to it and replacing it are refused at once."""
     os.mkfifo(tmp_path / "pipe.md")
@@ -59,6 +60,7 @@ print([workspace.may_change(name) for name in (".", "memory/new.md", "there.md",
 """
 
 
+@pytest.mark.covers("SEED-16")
 def test_what_is_mounted_to_be_read_is_told_without_an_attempt(tmp_path: Path) -> None:
     """Root too may not write there; a name that leads out is left to the attempt."""
     (tmp_path / "there.md").write_text("text")

@@ -73,6 +73,7 @@ async def _quiet(asks: asyncio.Queue[str]) -> None:
         ("/elsewhere/.venv/x.md", False),
     ],
 )
+@pytest.mark.covers("IDX-11")
 def test_only_changes_of_memory_count(path: str, expected: bool) -> None:
     """Markdown and folders count; tools' folders and other files do not."""
     assert concerns_workspace(Path("/w"), TOP, path) is expected
@@ -94,6 +95,7 @@ def test_files_of_the_root_count_when_they_are_asked_for(
     assert concerns_workspace(Path("/w"), top, path) is expected
 
 
+@pytest.mark.covers("IDX-11")
 def test_few_folders_are_watched(tmp_path: Path) -> None:
     """The workspace itself without its sub-folders, memory/ and extra folders with theirs; no links."""
     root = workspace(tmp_path, {"memory/a.md": "a", "extra/b.md": "b", "one/c.md": "c"})
@@ -106,6 +108,7 @@ def test_few_folders_are_watched(tmp_path: Path) -> None:
     assert plan.deep == (root / "memory", root / "extra")
 
 
+@pytest.mark.covers("IDX-11")
 async def test_a_burst_of_changes_settles_once(tmp_path: Path) -> None:
     """Each change is told at once; when it has been quiet for the debounce time, `settled` is called."""
     root = workspace(tmp_path, {"memory/a.md": "a"})
@@ -161,6 +164,7 @@ async def test_changes_on_a_network_drive_are_looked_for(tmp_path: Path) -> None
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's")
+@pytest.mark.covers("IDX-11")
 async def test_changes_are_looked_for_when_the_system_cannot_watch(tmp_path: Path) -> None:
     """With nothing left to watch with, files are looked at, and status says why."""
     import resource
@@ -195,6 +199,7 @@ async def test_changes_are_looked_for_when_the_system_cannot_watch(tmp_path: Pat
     await watcher.close()
 
 
+@pytest.mark.covers("IDX-11", "PART-15")
 async def test_the_interval_of_the_settings_is_kept(tmp_path: Path) -> None:
     """With `sync.intervalMinutes` a change is found without watching and without searching."""
     root = workspace(tmp_path, {"MEMORY.md": "tea"})
@@ -266,6 +271,7 @@ async def _touch(path: Path) -> None:
         await asyncio.sleep(DEBOUNCE_MS / 2000)
 
 
+@pytest.mark.covers("SEED-3", "PART-32")
 async def test_the_engine_follows_its_files(tmp_path: Path) -> None:
     """A file written while the engine watches is indexed without any call, also in a folder made later."""
     root = workspace(tmp_path, {})

@@ -177,6 +177,7 @@ async def test_context_file_is_read_clean(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.covers("A1-7")
 async def test_missing_context_file_is_marked(tmp_path: Path) -> None:
     """The model sees where the file was expected."""
     file = await read_context_file(at(tmp_path), "SOUL.md", max_chars=100)
@@ -201,6 +202,7 @@ async def test_linked_context_files_are_refused(tmp_path: Path) -> None:
         assert "secret" not in file.text.replace("secret.md", "")
 
 
+@pytest.mark.covers("A1-9")
 def test_cut_keeps_head_and_tail_around_two_lines() -> None:
     """70 % of the limit from the head, 20 % from the tail, and a mark that says so."""
     text = "".join(chr(ord("a") + number % 26) for number in range(1000))
@@ -213,6 +215,7 @@ def test_cut_keeps_head_and_tail_around_two_lines() -> None:
     )
 
 
+@pytest.mark.covers("A1-12")
 async def test_totals_are_spent_in_order(tmp_path: Path) -> None:
     """A file's own limit holds first, then what is left of the total; the last ones get nothing."""
     for name in ("A.md", "B.md", "C.md"):

@@ -39,6 +39,7 @@ from tests.runtime.agents import (
 )
 
 
+@pytest.mark.covers("A17-1")
 async def test_a_turn_streams_text_and_ends_with_the_reply(tmp_path: Path) -> None:
     """The pieces joined are the reply, and the reply names its session."""
     model = ScriptedModel(says("Good evening, Nora."))
@@ -52,6 +53,7 @@ async def test_a_turn_streams_text_and_ends_with_the_reply(tmp_path: Path) -> No
     assert last.reply.session_key == "agent:main:main"
 
 
+@pytest.mark.covers("A8-3")
 async def test_the_words_are_on_disk_when_the_model_is_asked(tmp_path: Path) -> None:
     """A model that looks at the transcript file finds the question in it."""
 
@@ -86,6 +88,7 @@ async def test_tools_run_in_the_workspace_and_are_told(tmp_path: Path) -> None:
     assert written == ["user", "nacre.prompt", "assistant", "toolResult", "assistant"]
 
 
+@pytest.mark.covers("A13-6")
 async def test_silence_is_no_reply_and_nothing_is_streamed(tmp_path: Path) -> None:
     """`NO_REPLY` reaches nobody, and the turn still ends."""
     async with opened(tmp_path, ScriptedModel(says("NO_REPLY"), says("NO_REPLY"))) as agent:
@@ -95,6 +98,7 @@ async def test_silence_is_no_reply_and_nothing_is_streamed(tmp_path: Path) -> No
     assert [type(event) for event in events] == [Silence]
 
 
+@pytest.mark.covers("A8-3")
 async def test_a_conversation_goes_on_after_reopening(tmp_path: Path) -> None:
     """The next process sends the whole transcript, under the same session id."""
     async with opened(tmp_path, ScriptedModel(says("Hello."))) as agent:
@@ -109,6 +113,7 @@ async def test_a_conversation_goes_on_after_reopening(tmp_path: Path) -> None:
     assert [message_text(message) for message in model.requests[0].messages] == ["one", "Hello.", "two"]
 
 
+@pytest.mark.covers("A5-17")
 async def test_new_starts_a_fresh_session_and_keeps_the_old_file(tmp_path: Path) -> None:
     """`/new` answers by itself; without notes the next turn sees nothing of before; no line is lost."""
     write_settings(tmp_path, {"hooks": {"internal": {"enabled": False}}})
@@ -137,6 +142,7 @@ async def test_new_with_text_goes_on_with_it(tmp_path: Path) -> None:
     assert user_texts(transcript_file(tmp_path, -1)) == ["plan the week"]
 
 
+@pytest.mark.covers("CLI-11", "A9-7", "W7-6", "A15-3", "ASK-7")
 async def test_status_shows_window_session_and_memory(tmp_path: Path) -> None:
     """The numbers an owner needs, without asking the model."""
     async with opened(tmp_path, ScriptedModel()) as agent:
@@ -163,6 +169,7 @@ async def test_help_and_a_mistyped_command_list_the_commands(tmp_path: Path, tex
     assert part in reply.text
 
 
+@pytest.mark.covers("A5-2", "A15-1")
 async def test_commands_of_others_are_words(tmp_path: Path) -> None:
     """A stranger's `/new` neither resets anything nor answers as a command."""
     model = ScriptedModel(says("No."))
@@ -173,6 +180,7 @@ async def test_commands_of_others_are_words(tmp_path: Path) -> None:
     assert "main:main" not in reply.session_key
 
 
+@pytest.mark.covers("A8-3")
 async def test_a_failing_model_fails_the_turn_and_keeps_the_words(tmp_path: Path) -> None:
     """The error is the provider edge's; the next turn sends the unanswered words again."""
     model = ScriptedModel(fails(ModelAuthError("The key was refused. Set OPENAI_API_KEY.")), says("Now."))
@@ -202,6 +210,7 @@ async def test_stopping_a_turn_keeps_what_was_said_so_far(tmp_path: Path) -> Non
     assert answer["content"][0]["text"].startswith("a long")
 
 
+@pytest.mark.covers("A17-1")
 async def test_two_messages_at_once_are_answered_one_after_the_other(tmp_path: Path) -> None:
     """Turns of one session never interleave."""
     model = ScriptedModel(says("first answer"), says("second answer"))

@@ -23,6 +23,7 @@ def _config(state: Path, entries: Any, defaults: dict[str, Any] | None = None) -
     return load_config({"HOME": str(state)}, state_dir=state)
 
 
+@pytest.mark.covers("CFG-3")
 def test_the_agents_own_settings_lie_over_those_of_all(tmp_path: Path) -> None:
     """CFG-3, 4: field by field, a null replaces nothing, extra paths are joined; nothing is left to tell."""
     own = {"query": {"minScore": 0.5, "maxResults": None}, "extraPaths": ["notes"]}
@@ -35,6 +36,7 @@ def test_the_agents_own_settings_lie_over_those_of_all(tmp_path: Path) -> None:
     assert config.notices == ()
 
 
+@pytest.mark.covers("CFG-1")
 async def test_an_agent_can_have_memory_search_switched_off(tmp_path: Path) -> None:
     """CFG-1: `enabled: false` of the agent wins, and no index is opened."""
     config = _config(tmp_path, [{"id": "main", "memorySearch": {"enabled": False}}])

@@ -199,6 +199,7 @@ async def test_a_refused_key_is_told_without_the_key(tmp_path: Path) -> None:
         Inbound(text="what do you know?", chat_kind="direct", sender_id="stranger", channel="chat"),
     ],
 )
+@pytest.mark.covers("W2-1")
 async def test_no_byte_of_private_memory_is_sent_for_a_group(tmp_path: Path, inbound: Inbound) -> None:
     """Not in the prompt, not through tools, not after the model tries to read it."""
     async with ProviderServer() as server:

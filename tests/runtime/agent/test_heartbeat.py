@@ -24,6 +24,7 @@ NEWS = "The disk of the house server is nearly full."
         "HEARTBEAT_OK " + "x" * 300,
     ],
 )
+@pytest.mark.covers("A13-7")
 def test_an_acknowledgement_is_not_worth_saying(answer: str) -> None:
     """The token alone, in any dress, and with as much beside it as is allowed."""
     assert worth_saying(answer, ack_max_chars=300) == ""
@@ -42,6 +43,7 @@ def test_an_acknowledgement_is_not_worth_saying(answer: str) -> None:
         ("MY_HEARTBEAT_OK2", "MY_HEARTBEAT_OK2"),
     ],
 )
+@pytest.mark.covers("A13-7")
 def test_news_is_said_without_the_token(answer: str, said: str) -> None:
     """The token is cut off both ends, and nowhere else."""
     assert worth_saying(answer, ack_max_chars=10) == said
@@ -63,6 +65,7 @@ def test_an_answer_of_white_space_by_the_page_costs_no_time() -> None:
         "<!-- never closed\n- x",
     ],
 )
+@pytest.mark.covers("A13-7")
 def test_a_list_without_a_word_asks_for_nothing(checklist: str) -> None:
     """Headings, comments and empty items are no tasks."""
     assert asks_for_nothing(checklist)

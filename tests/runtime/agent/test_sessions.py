@@ -146,20 +146,20 @@ async def test_a_fork_with_a_key_of_its_own_stands_beside_the_session(tmp_path: 
     model = ScriptedModel(says("Roses."), says("Two hives."), says("A third one."), says("Fine."))
     async with opened(tmp_path, model) as agent:
         session = await two_turns(agent)
-        idea = await session.fork(key="dm:idea")
+        idea = await session.fork(key="idea")
         await idea.ask("And another hive")
         shown = seen(model)
         await session.ask("Back to work")
         keys = [info.key for info in await agent.sessions.list()]
         with pytest.raises(SessionKeyInvalid, match="already"):
-            await session.fork(key="dm:idea")
+            await session.fork(key="idea")
         with pytest.raises(PrivacyError, match="would not be private"):
             await session.fork(key="chat:group:club")
 
     assert shown == ["Plan the garden", "Roses.", "Now the bees", "Two hives.", "And another hive"]
     assert seen(model)[-2:] == ["Two hives.", "Back to work"]
-    assert sorted(keys) == ["agent:main:dm:idea", "agent:main:main"]
-    assert idea.key == "agent:main:dm:idea"
+    assert sorted(keys) == ["agent:main:direct:idea", "agent:main:main"]
+    assert idea.key == "agent:main:direct:idea"
 
 
 async def test_compacting_by_a_call_says_what_came_of_it(tmp_path: Path) -> None:

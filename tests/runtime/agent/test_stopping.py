@@ -119,6 +119,7 @@ async def talked(state_dir: Path, naps: int) -> list[Event]:
 # aiofiles leaves a file that is being opened to the garbage collector when its opener is cancelled.
 @pytest.mark.filterwarnings("ignore:Exception ignored in. <_io:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.slow
+@pytest.mark.covers("A16-4", "A15-4", "A17-3")
 async def test_a_turn_can_be_stopped_at_any_moment(tmp_path: Path) -> None:
     """In tools, flush, compaction and answer alike: one ending, and the session goes on."""
     for naps in itertools.count(1, step=13):
@@ -162,6 +163,7 @@ async def test_an_abandoned_stream_stops_its_turn(tmp_path: Path) -> None:
     assert user_texts(transcript_file(tmp_path)) == ["tell me", "shorter"]
 
 
+@pytest.mark.covers("W15-1", "A15-4", "A17-3")
 async def test_closing_ends_a_running_and_a_waiting_turn(tmp_path: Path) -> None:
     """Both are told, and nothing runs behind a closed agent."""
     async with opened(tmp_path, ScriptedModel(says("a long story " * 50))) as agent:

@@ -54,6 +54,7 @@ async def reply_to(agent: Agent, text: str, **where: Any) -> str:
     return reply.text
 
 
+@pytest.mark.covers("ASK-25")
 async def test_what_was_pruned_stays_so_after_going_back_forking_and_compacting(tmp_path: Path) -> None:
     """The provider's cache holds what is left of the conversation, so what is left is sent as it was."""
     defaults: dict[str, Any] = {
@@ -95,6 +96,7 @@ async def test_what_was_pruned_stays_so_after_going_back_forking_and_compacting(
     assert kept == pruned[-len(kept) :]
 
 
+@pytest.mark.covers("ASK-21")
 async def test_a_tools_result_in_the_middle_of_a_turn_is_flushed_and_compacted(tmp_path: Path) -> None:
     """The window is looked at before every call of the model: the turn goes on behind a summary."""
     write_settings(tmp_path, window_settings())
@@ -125,6 +127,7 @@ async def test_a_tools_result_in_the_middle_of_a_turn_is_flushed_and_compacted(t
     assert len(user_texts(transcript_file(tmp_path))) == 3
 
 
+@pytest.mark.covers("ASK-1")
 async def test_a_compaction_brings_todays_log_back_into_view(tmp_path: Path) -> None:
     """The notes that were saved before it are read with the very next request."""
     write_settings(tmp_path, window_settings())
@@ -248,6 +251,7 @@ async def test_a_window_that_nobody_knows_is_as_large_as_what_it_refused(tmp_pat
     assert len(refused) == 1
 
 
+@pytest.mark.covers("ASK-25")
 async def test_no_command_of_the_owner_shows_a_group_anything_private(tmp_path: Path) -> None:
     """Flush, summary, fork, resume and `/reset soft` in a group send no private file and leave no note."""
     memory = tmp_path / "workspace/memory"

@@ -6,6 +6,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from nacre import Agent
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import message_text
@@ -42,6 +44,7 @@ async def test_the_preview_says_what_there_is_to_go_back_to(tmp_path: Path) -> N
     assert transcript_file(tmp_path).read_bytes() == before
 
 
+@pytest.mark.covers("A6-10")
 async def test_rewind_goes_back_and_the_model_does_not_see_what_was_left(tmp_path: Path) -> None:
     """After `/rewind 1` the conversation stands before the last words, saved as notes; the file has all."""
     model = ScriptedModel(
@@ -95,6 +98,7 @@ async def test_one_can_return_to_where_one_was(tmp_path: Path) -> None:
     assert seen(model) == ["Plan the garden", "Roses.", "Now the bees", "Bees.", "And?"]
 
 
+@pytest.mark.covers("A6-8")
 async def test_a_note_and_changed_files_are_told_to_the_model(tmp_path: Path) -> None:
     """Going back does not undo files: the model hears which changed, and what the user wants remembered."""
     model = ScriptedModel(calls(("write", {"path": "plan.md", "content": "bees"})), says("Done."), QUIET)
@@ -123,6 +127,7 @@ async def test_an_unknown_place_changes_nothing(tmp_path: Path) -> None:
     assert transcript_file(tmp_path).read_bytes() == before
 
 
+@pytest.mark.covers("A6-11")
 async def test_a_fork_goes_on_in_a_copy(tmp_path: Path) -> None:
     """`/fork here` gives the chat a new session with all of it; the old file is not touched any more."""
     model = ScriptedModel(says("Roses."), says("Tulips."))
@@ -230,6 +235,7 @@ async def test_a_fork_stays_whose_the_session_was(tmp_path: Path) -> None:
     assert begun[0]["data"]["private"] is True
 
 
+@pytest.mark.covers("A6-12")
 async def test_a_named_place_is_found_again(tmp_path: Path) -> None:
     """`/label` names a place, `/rewind` lists it and goes there; the same name again means the new place."""
     model = ScriptedModel(says("Roses."), says("Bees."), says("Honey."), QUIET)

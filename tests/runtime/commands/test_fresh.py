@@ -48,6 +48,7 @@ def called(commands: Commands, text: str) -> tuple[str, str] | None:
         ("mail a@b.example /new", None),
     ],
 )
+@pytest.mark.covers("A5-4", "A5-5")
 def test_which_words_begin_a_fresh_session(text: str, command: tuple[str, str] | None) -> None:
     """Whole or before a text, in any case, also where a group's members must address the assistant."""
     assert called(Commands(), text) == command
@@ -63,6 +64,7 @@ def test_the_owner_chooses_the_words() -> None:
     assert called(commands, "/new") == ("unknown", "/new")
 
 
+@pytest.mark.covers("A5-4")
 async def test_the_words_of_the_settings_count(tmp_path: Path) -> None:
     """`session.resetTriggers`, trimmed and in any case."""
     write_settings(tmp_path, {**QUIET, "session": {"resetTriggers": [" Neu "]}})
@@ -76,6 +78,7 @@ async def test_the_words_of_the_settings_count(tmp_path: Path) -> None:
     assert user_texts(transcript_file(tmp_path, 1)) == ["und weiter"]
 
 
+@pytest.mark.covers("A1-21")
 async def test_a_soft_reset_reads_the_notes_again_in_the_same_session(tmp_path: Path) -> None:
     """No new session and no flush: the log as it is now stands before the conversation."""
     write_settings(tmp_path, QUIET)
@@ -98,6 +101,7 @@ async def test_a_soft_reset_reads_the_notes_again_in_the_same_session(tmp_path: 
     assert user_texts(transcript_file(tmp_path)) == ["hello", "And now?"]
 
 
+@pytest.mark.covers("A5-18", "W12-3")
 async def test_overrides_survive_and_counters_do_not(tmp_path: Path) -> None:
     """What the owner chose for a chat stays over `/new`; what a fallback chose, and the counts, go."""
     write_settings(tmp_path, QUIET)
@@ -147,6 +151,7 @@ async def test_the_words_after_new_are_kept_when_no_model_can_be_asked(tmp_path:
     assert sorted(texts) == [["The boat is called Halcyon."], ["Where is it?"]]
 
 
+@pytest.mark.covers("A5-1", "A5-3")
 async def test_an_owner_resets_a_group(tmp_path: Path) -> None:
     """The words behind the address and the command become the first ones of the fresh session."""
     write_settings(tmp_path, QUIET)

@@ -60,6 +60,7 @@ def test_a_model_is_known_by_its_name(text: str, name: str, rest: str) -> None:
         "/etc/hosts is broken",
     ],
 )
+@pytest.mark.covers("A5-15")
 def test_words_stay_words(text: str) -> None:
     """Nothing that a person may want to say is taken for a model."""
     assert named_model(text, KNOWN) is None
@@ -70,6 +71,7 @@ def test_a_word_with_a_slash_is_not_sure_to_be_a_model() -> None:
     assert named_model("and/or is short", KNOWN) == NamedModel(name="and/or", rest="is short", is_sure=False)
 
 
+@pytest.mark.covers("A5-15")
 def test_a_choice_is_kept_under_the_names_of_others() -> None:
     """OpenClaw's fields; the key profile of the model before goes with it, other fields stay."""
     record = SessionRecord(
@@ -88,6 +90,7 @@ def test_a_choice_is_kept_under_the_names_of_others() -> None:
     assert model_override(SessionRecord(session_id="1", updated_at_ms=1, extra={"modelOverride": 5})) == ""
 
 
+@pytest.mark.covers("A5-15", "A15-3", "W12-3")
 async def test_a_chosen_model_answers_this_chat_until_it_is_taken_back(tmp_path: Path) -> None:
     """Also after a later reset and in another process; other chats keep theirs."""
     write_settings(tmp_path, QUIET)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from nacre import Agent
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import message_text
@@ -33,6 +35,7 @@ async def two_sessions(agent: Agent, **where: object) -> tuple[str, str]:
     return bees, boats
 
 
+@pytest.mark.covers("ASK-24")
 async def test_an_earlier_session_goes_on_where_it_was_left(tmp_path: Path) -> None:
     """By its number in the list; the model reads that conversation, and the way back is told."""
     write_settings(tmp_path, QUIET)

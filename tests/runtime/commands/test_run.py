@@ -30,6 +30,7 @@ def transcripts(state_dir: Path) -> int:
     return len(list((state_dir / "agents/main/sessions").glob("*.jsonl")))
 
 
+@pytest.mark.covers("A12-2")
 async def test_new_before_anything_was_said_stays_in_the_empty_session(tmp_path: Path) -> None:
     """Ten times `/new` does not leave ten sessions, nor an empty transcript."""
     async with opened(tmp_path, ScriptedModel()) as agent:
@@ -67,6 +68,7 @@ async def test_the_index_remembers_the_sessions_before_new(tmp_path: Path) -> No
     assert index["agent:main:main"]["previousSessionIds"] == [old.session_id]
 
 
+@pytest.mark.covers("W13-2")
 async def test_compacting_twice_flushes_and_compacts_once(tmp_path: Path) -> None:
     """The second `/compact` says that there is nothing to do, and asks no model."""
     write_settings(tmp_path, window_settings())
@@ -102,6 +104,7 @@ async def test_status_tells_the_workspace_only_in_private(
     assert (str(tmp_path) in reply.text) is shown
 
 
+@pytest.mark.covers("A11-10")
 async def test_a_message_too_long_for_the_window_says_what_helps(tmp_path: Path) -> None:
     """It is shown shorter and shorter first; the next message is answered, and no summary was asked for."""
     write_settings(tmp_path, window_settings())

@@ -20,6 +20,7 @@ def budget_for(window_tokens: int | None, **changes: int) -> ContextBudget:
     return resolve_budget(configured_window_tokens=None, model_window_tokens=window_tokens, **numbers)
 
 
+@pytest.mark.covers("A9-5", "A12-4")
 def test_the_seeds_numbers_put_the_flush_at_176000_of_200000() -> None:
     """window − reserve floor − soft threshold, with the seeds' defaults."""
     budget = budget_for(None)
@@ -37,6 +38,7 @@ def test_the_seeds_numbers_put_the_flush_at_176000_of_200000() -> None:
         (180_001, True, "compact"),
     ],
 )
+@pytest.mark.covers("A9-3", "A12-2", "A12-3")
 def test_the_flush_line_is_inclusive_and_the_compaction_line_is_not(
     tokens: int, flushed: bool, action: str
 ) -> None:
@@ -53,6 +55,7 @@ def test_the_flush_line_is_inclusive_and_the_compaction_line_is_not(
         (180_001, 0, "flush_then_compact"),
     ],
 )
+@pytest.mark.covers("ASK-11")
 def test_a_compaction_is_not_followed_by_a_flush_of_the_same(
     tokens: int, said: int | None, action: str
 ) -> None:
@@ -72,12 +75,14 @@ def test_a_compaction_is_not_followed_by_a_flush_of_the_same(
         (40_000, 20_000, 4_000),
     ],
 )
+@pytest.mark.covers("W8-1")
 def test_a_small_window_gets_a_smaller_reserve(window: int, reserve: int, soft: int) -> None:
     """Half of the window at most, and a quarter of the smallest."""
     budget = budget_for(window)
     assert (budget.reserve_tokens, budget.soft_threshold_tokens) == (reserve, soft)
 
 
+@pytest.mark.covers("A9-6")
 def test_a_window_under_4000_tokens_is_refused_with_the_number() -> None:
     """The message names the size, where it came from and the minimum."""
     with pytest.raises(ConfigError, match=r"too small \(2048 tokens, from model\). Minimum is 4000"):
@@ -85,6 +90,7 @@ def test_a_window_under_4000_tokens_is_refused_with_the_number() -> None:
 
 
 @pytest.mark.parametrize(("source", "window"), [("server", 8_192), ("refusal", 8_192), ("model", 32_000)])
+@pytest.mark.covers("A9-6")
 def test_what_a_server_has_counts_where_the_owner_says_more(source: WindowSource, window: int) -> None:
     """A price map may be wrong, and gives way to the owner."""
     budget = resolve_budget(
@@ -99,6 +105,7 @@ def test_what_a_server_has_counts_where_the_owner_says_more(source: WindowSource
     assert budget.window_tokens == window
 
 
+@pytest.mark.covers("A9-5", "W7-6", "W9-2", "ASK-8", "ASK-12")
 def test_the_larger_of_reserve_and_floor_counts_for_flush_and_compaction_alike() -> None:
     """A reserve above the floor moves both lines."""
     budget = budget_for(200_000, reserve_tokens=50_000)
@@ -106,6 +113,7 @@ def test_the_larger_of_reserve_and_floor_counts_for_flush_and_compaction_alike()
 
 
 @pytest.mark.parametrize("switch", ["flush_enabled", "compaction_enabled"])
+@pytest.mark.covers("A9-3", "A12-4", "ASK-7")
 def test_what_is_switched_off_says_so(switch: str) -> None:
     """A decision not to act names the switch and the numbers."""
     budget = resolve_budget(
@@ -130,6 +138,7 @@ def test_what_is_switched_off_says_so(switch: str) -> None:
     soft=st.integers(0, 3_000_000),
     keep=st.integers(0, 3_000_000),
 )
+@pytest.mark.covers("A9-5", "W7-6", "W9-1")
 def test_any_settings_leave_room_to_talk_flush_and_keep(
     window: int, reserve: int, floor: int, soft: int, keep: int
 ) -> None:

@@ -97,6 +97,7 @@ def test_paths_that_are_not_plain_are_refused_for_everyone(name: str) -> None:
         assert not policy.may_write(PurePosixPath(name))
 
 
+@pytest.mark.covers("A1-13")
 def test_context_files_stand_in_a_fixed_order() -> None:
     """Stable files come first; the private ones exist only in a private chat."""
     assert GROUP.context_files() == GROUP_FILES

@@ -40,6 +40,7 @@ from nacre.runtime.contracts.silence import SilenceFilter, is_silent, without_to
         "NO\u200b_\u2060REPLY",
     ],
 )
+@pytest.mark.covers("A13-1", "A13-2", "ATT-14")
 def test_an_answer_that_is_only_the_token_is_silence(text: str) -> None:
     """White space, case, markup and reasoning around the token change nothing."""
     assert is_silent(text)
@@ -66,6 +67,7 @@ def test_an_answer_that_is_only_the_token_is_silence(text: str) -> None:
         ("Noted.\n\u200b<NO_REPLY>", "Noted."),
     ],
 )
+@pytest.mark.covers("A13-3", "A13-4")
 def test_a_token_beside_real_text_is_cut_off(text: str, delivered: str) -> None:
     """What a person should read is delivered without it."""
     assert without_token(text) == delivered
@@ -93,6 +95,7 @@ def test_a_token_beside_real_text_is_cut_off(text: str, delivered: str) -> None:
         "",
     ],
 )
+@pytest.mark.covers("A13-1", "A13-2", "A13-3", "A13-4")
 def test_a_mention_inside_a_sentence_stays(text: str) -> None:
     """Only a token of its own is a token."""
     assert without_token(text) == text
@@ -119,6 +122,7 @@ def streamed(pieces: list[str]) -> tuple[list[str], str]:
         "NO_REPLY\n---\nNO_REPLY",
     ],
 )
+@pytest.mark.covers("A13-5", "A17-4", "ATT-14")
 def test_no_part_of_a_silent_answer_is_streamed(text: str) -> None:
     """Not even its first letter, however it is cut."""
     shown, whole = streamed(list(text))
@@ -126,6 +130,7 @@ def test_no_part_of_a_silent_answer_is_streamed(text: str) -> None:
     assert not any(piece.strip() for piece in shown)
 
 
+@pytest.mark.covers("A13-5")
 def test_text_flows_while_it_cannot_be_the_token() -> None:
     """An ordinary answer is not held back until its end."""
     silence = SilenceFilter()
@@ -149,6 +154,7 @@ def test_a_token_beside_real_text_is_not_streamed(text: str, delivered: str) -> 
     assert streamed(list(text))[1] == delivered
 
 
+@pytest.mark.covers("W10-1")
 def test_a_real_answer_that_ends_with_the_token_is_delivered() -> None:
     """W10-1: only the token goes; the answer in front of it is not dropped with it."""
     assert not is_silent("The hive needs sugar. NO_REPLY")
@@ -156,6 +162,7 @@ def test_a_real_answer_that_ends_with_the_token_is_delivered() -> None:
     assert streamed(["The hive needs sugar. ", "NO_", "REPLY"])[1].strip() == "The hive needs sugar."
 
 
+@pytest.mark.covers("W10-2", "ASK-25")
 def test_the_beginning_of_the_token_never_leaks() -> None:
     """W10-2: a stream that breaks off, or pauses, behind `NO` has shown nothing."""
     for beginning in ("N", "NO", "NO_", "NO_REP"):
@@ -200,6 +207,7 @@ PIECES = [
     text=st.lists(st.sampled_from(PIECES), max_size=9).map("".join),
     cuts=st.lists(st.integers(0, 60), max_size=8),
 )
+@pytest.mark.covers("A13-5")
 def test_streaming_and_the_whole_text_agree(text: str, cuts: list[int]) -> None:
     """However the answer is cut into pieces, what was shown is what is delivered, but for white space."""
     edges = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})

@@ -22,6 +22,7 @@ def kind(request: pytest.FixtureRequest) -> type[Tried]:
     return found
 
 
+@pytest.mark.covers("SEED-33")
 async def test_what_is_stored_is_recalled_and_stays_over_a_restart(kind: type[Tried], tmp_path: Path) -> None:
     """Before it was stored there is nothing; afterwards it is there, and in the next process too."""
     async with kind(tmp_path).open() as engine:
@@ -32,6 +33,7 @@ async def test_what_is_stored_is_recalled_and_stays_over_a_restart(kind: type[Tr
         assert "Halcyon" in await engine.ask(ASKED)
 
 
+@pytest.mark.covers("SEED-33")
 async def test_what_is_forgotten_is_gone(kind: type[Tried], tmp_path: Path) -> None:
     """At once, and after a restart."""
     if reason := kind.cannot.get("forget"):
@@ -44,6 +46,7 @@ async def test_what_is_forgotten_is_gone(kind: type[Tried], tmp_path: Path) -> N
         assert "Halcyon" not in await engine.ask(ASKED)
 
 
+@pytest.mark.covers("SEED-33")
 async def test_without_its_provider_words_still_find(kind: type[Tried], tmp_path: Path) -> None:
     """An embedder or a program that is down takes neither storing nor recalling along."""
     async with kind.without_provider(tmp_path).open() as engine:
@@ -51,6 +54,7 @@ async def test_without_its_provider_words_still_find(kind: type[Tried], tmp_path
         assert "Halcyon" in await engine.ask(ASKED)
 
 
+@pytest.mark.covers("SEED-33")
 async def test_a_full_disk_loses_nothing(kind: type[Tried], tmp_path: Path) -> None:
     """What was there is still recalled, and with room again the next statement is kept."""
     async with kind(tmp_path).open() as engine:
@@ -62,6 +66,7 @@ async def test_a_full_disk_loses_nothing(kind: type[Tried], tmp_path: Path) -> N
         assert "blue" in await engine.ask(ASKED)
 
 
+@pytest.mark.covers("SEED-33")
 async def test_two_agents_do_not_share(kind: type[Tried], tmp_path: Path) -> None:
     """What one agent of a state folder keeps is not told by the other."""
     async with kind(tmp_path).open() as one, kind(tmp_path, agent_id="other").open() as other:
@@ -70,6 +75,7 @@ async def test_two_agents_do_not_share(kind: type[Tried], tmp_path: Path) -> Non
         assert "Halcyon" in await one.ask(ASKED)
 
 
+@pytest.mark.covers("SEED-33")
 async def test_a_group_hears_nothing_private(kind: type[Tried], tmp_path: Path) -> None:
     """What the owner said in private is not found from a group."""
     async with kind(tmp_path).open() as engine:

@@ -70,6 +70,7 @@ def register(host):
         ("gone", "plugins.slots.memory is 'engine', but no extension with this id is installed."),
     ],
 )
+@pytest.mark.covers("CFG-12")
 def test_an_engine_of_an_extension_has_the_slot(tmp_path: Path, manifest: Any, problem: str) -> None:
     """It recalls; one that is broken or not there is told, and the agent talks without memory tools."""
     home, site = tmp_path / "home", tmp_path / "site"
@@ -88,6 +89,7 @@ def test_an_engine_of_an_extension_has_the_slot(tmp_path: Path, manifest: Any, p
 
 
 @pytest.mark.parametrize("chosen", ["ebb", "flow", "none"])
+@pytest.mark.covers("CFG-12")
 def test_an_engine_brings_its_hook_and_its_command_while_it_is_chosen(tmp_path: Path, chosen: str) -> None:
     """With its settings; of an engine that is not in the slot there is neither."""
     home, site = tmp_path / "home", tmp_path / "site"

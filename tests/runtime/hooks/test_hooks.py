@@ -37,6 +37,7 @@ class _Handler:
             raise LookupError(f"{self._name} is out of order")
 
 
+@pytest.mark.covers("A19-3")
 async def test_handlers_of_the_kind_run_before_those_of_the_action_in_order() -> None:
     """Each is awaited before the next; those of other events are not called."""
     hooks, recorder = Hooks(), Recorder()
@@ -50,6 +51,7 @@ async def test_handlers_of_the_kind_run_before_those_of_the_action_in_order() ->
     assert recorder.called == ["first daily", "second daily", "specific daily"]
 
 
+@pytest.mark.covers("A19-3")
 async def test_a_failing_handler_stops_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
     """It is logged with its trace, and told to whoever triggered."""
     hooks, recorder = Hooks(), Recorder()
@@ -63,6 +65,7 @@ async def test_a_failing_handler_stops_nobody_else(caplog: pytest.LogCaptureFixt
     assert caplog.records[0].exc_info is not None
 
 
+@pytest.mark.covers("A19-3")
 async def test_a_handler_can_be_taken_back() -> None:
     """Only that one, also twice; no handler at all is fine, an empty name is not."""
     hooks, recorder = Hooks(), Recorder()

@@ -127,6 +127,7 @@ async def test_a_guard_that_cannot_look_denies(tmp_path: Path, kind: str) -> Non
     assert reply.text == "done"
 
 
+@pytest.mark.covers("A18-2")
 async def test_a_handler_cannot_change_what_runs(tmp_path: Path) -> None:
     """It gets a copy of the arguments; the tool and the transcript keep the model's."""
     RAN.clear()
@@ -248,6 +249,7 @@ async def test_hooks_hear_a_failed_turn_and_its_failed_model(tmp_path: Path) -> 
     assert [(event.answer, str(event.error)) for event in models] == [(None, "No key.")]
 
 
+@pytest.mark.covers("A10-10")
 async def test_hooks_hear_flush_and_compaction(tmp_path: Path) -> None:
     """With the model calls that these make, each with its purpose."""
     write_settings(tmp_path, window_settings(200_000))

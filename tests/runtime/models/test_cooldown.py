@@ -43,12 +43,14 @@ def failing(reason: FailureReason, times: int) -> list[float]:
     return minutes
 
 
+@pytest.mark.covers("A20-2")
 def test_a_model_cools_for_1_5_25_and_60_minutes() -> None:
     """Each failure in a row takes five times as long, up to an hour."""
     assert failing("rate_limit", 5) == [1, 5, 25, 60, 60]
     assert failing("timeout", 2) == [1, 5]
 
 
+@pytest.mark.covers("A20-2")
 def test_an_empty_account_cools_for_5_hours_doubling_to_24() -> None:
     """Credit does not come back by itself."""
     assert failing("billing", 4) == [300, 600, 1200, 1440]
@@ -61,6 +63,7 @@ def test_the_providers_own_wish_can_make_it_longer() -> None:
     assert cooldown.until_ms == NOW_MS + 10 * MINUTE_MS
 
 
+@pytest.mark.covers("W16-1")
 def test_a_malformed_transcript_never_cools_a_model_down() -> None:
     """W16-1: one broken session must not take the model from all the others."""
     assert after_failure(None, "format", asked_at_ms=NOW_MS, now_ms=NOW_MS) is None
@@ -77,6 +80,7 @@ def test_sessions_that_hit_a_limit_together_count_once() -> None:
     assert later.failures == 2
 
 
+@pytest.mark.covers("A20-2")
 def test_a_day_without_a_failure_forgets_them_all() -> None:
     """The count begins anew, and so it does when the clock was put back."""
     third = Cooldown(failures=3, reason="timeout", failed_at_ms=NOW_MS, until_ms=NOW_MS + 25 * MINUTE_MS)
@@ -86,6 +90,7 @@ def test_a_day_without_a_failure_forgets_them_all() -> None:
         assert again.failures == 1
 
 
+@pytest.mark.covers("A20-2")
 def test_a_cooling_model_is_asked_last() -> None:
     """Free ones keep their order; of the others the one that is free soonest comes first."""
     cooldowns = {

@@ -109,6 +109,7 @@ class Chain:
         BadModelReply("HTTP 400"),
     ],
 )
+@pytest.mark.covers("A20-1")
 async def test_the_next_model_answers_and_the_owner_is_told(tmp_path: Path, error: ModelError) -> None:
     """Whatever another model may do better leads to it at once, without a wait."""
     chain = Chain(tmp_path, [fails(error)], [says("Here.")])
@@ -130,6 +131,7 @@ async def test_a_hiccup_is_waited_for_once_before_another_model_is_asked(tmp_pat
 
 
 @pytest.mark.parametrize("error", [ContextOverflow("Full."), RequestRefused("No."), ModelError("Closed.")])
+@pytest.mark.covers("A20-1")
 async def test_what_is_not_the_models_affair_asks_no_other(tmp_path: Path, error: ModelError) -> None:
     """A full window is compacted, a refused text is the person's, a closed model is our mistake."""
     chain = Chain(tmp_path, [fails(error)], [])
@@ -139,6 +141,7 @@ async def test_what_is_not_the_models_affair_asks_no_other(tmp_path: Path, error
     assert not chain.file.exists()
 
 
+@pytest.mark.covers("A20-1")
 async def test_a_stopped_turn_asks_no_other_model(tmp_path: Path) -> None:
     """Cancelling is the person's wish: nothing is asked, nothing is cooled down."""
     reached = asyncio.Event()
@@ -161,6 +164,7 @@ async def test_a_stopped_turn_asks_no_other_model(tmp_path: Path) -> None:
     assert not chain.file.exists()
 
 
+@pytest.mark.covers("A20-1")
 async def test_a_cooling_model_is_passed_over_until_its_time_is_up(tmp_path: Path) -> None:
     """For the two minutes that it asked for the first is left alone; then it is asked, and forgiven."""
     chain = Chain(tmp_path, [fails(LIMIT), says("A again.")], [says("B."), says("B.")])
@@ -234,6 +238,7 @@ async def test_one_model_alone_is_never_cooled_down(tmp_path: Path) -> None:
     assert not chain.file.exists()
 
 
+@pytest.mark.covers("A11-9")
 async def test_an_answer_that_broke_off_is_not_said_twice(tmp_path: Path) -> None:
     """The second model begins anew, and what the first had said is void."""
     late = ModelTimedOut("Silent.")

@@ -50,6 +50,7 @@ class Turn:
             self.items.append(item)
 
 
+@pytest.mark.covers("A10-13")
 async def test_it_waits_twice_as_long_each_time() -> None:
     """Failures that pass are tried again after about 2, 4 and 8 seconds, and each wait is told before it."""
     turn = Turn(fails(DOWN), fails(RateLimited("Slowly.")), fails(DOWN), says("Hello"))
@@ -66,6 +67,7 @@ async def test_it_waits_twice_as_long_each_time() -> None:
 
 
 @pytest.mark.parametrize(("chance", "waits"), [(0.0, [2, 4, 8]), (0.5, [2.25, 4.5, 9]), (1.0, [2.5, 5, 10])])
+@pytest.mark.covers("ATT-18")
 async def test_chance_makes_a_wait_up_to_a_quarter_longer(chance: float, waits: list[float]) -> None:
     """The same failure of many clients does not bring them all back at one moment."""
     turn = Turn(fails(DOWN), fails(DOWN), fails(DOWN), says("Hello"))
@@ -92,6 +94,7 @@ async def test_no_two_clients_wait_equally_long() -> None:
     assert all(2 <= wait <= 2.5 for wait in waits)
 
 
+@pytest.mark.covers("A10-13")
 async def test_it_gives_up_after_the_last_retry() -> None:
     """With retries used up the last failure is raised as it is."""
     turn = Turn(fails(DOWN), fails(DOWN))

@@ -81,6 +81,7 @@ def reply_text(events: list[Event]) -> str:
     return events[-1].reply.text
 
 
+@pytest.mark.covers("ATT-12")
 async def test_one_that_sends_no_byte_is_told_and_left_for_the_fallback(tmp_path: Path, api: str) -> None:
     """Long before its own time-out, and it is left alone for a while as after any time-out."""
     async with ProviderServer() as server:
@@ -135,6 +136,7 @@ async def test_one_that_falls_silent_in_the_middle_is_told(tmp_path: Path, api: 
     assert any(told.has_begun for told in silences(events))
 
 
+@pytest.mark.covers("ATT-12")
 async def test_a_slow_turn_can_be_stopped(tmp_path: Path, api: str) -> None:
     """The request ends at once, nothing else is asked, and the question stays."""
     async with ProviderServer() as server:

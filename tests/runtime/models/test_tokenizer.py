@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import subprocess
 import sys
 import threading
@@ -11,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from nacre.runtime.models.tokenizer import (
-    ESTIMATED_TOKENS,
     count_tokens_for,
     counted_once,
     estimate_tokens,
 )
 from tests.runtime.turn.watched_work import watched_work
+from tests.servers.warm_python import run_warm
 
 ENGLISH = "The owner prefers short answers and wants to be reminded of the dentist on Tuesday at nine. "
 CHINESE = "我喜欢简短的回答,请在星期二早上九点提醒我去看牙医。"
@@ -33,18 +34,6 @@ def test_tables_are_exact_and_differ_by_model() -> None:
     )
     assert count_tokens_for("openai/gpt-4-turbo")(CHINESE) > count_tokens_for("openai/gpt-4.1")(CHINESE)
     assert count_tokens_for("openai/gpt-4o")("") == 0
-
-
-def test_the_first_texts_are_estimated_and_later_ones_counted() -> None:
-    """The table is not needed before the texts have many tokens, and a single long text is counted."""
-    counted: list[str] = []
-    count = counted_once(lambda text: counted.append(text) or 7, estimated_tokens=ESTIMATED_TOKENS)
-
-    assert count(ENGLISH) == estimate_tokens(ENGLISH)
-    assert counted == []
-    assert count(ENGLISH * ESTIMATED_TOKENS) == 7
-    assert count(CHINESE) == 7
-    assert counted == [ENGLISH * ESTIMATED_TOKENS, CHINESE]
 
 
 def test_a_huge_text_is_estimated_in_small_pieces() -> None:
@@ -159,3 +148,50 @@ def test_an_estimate_is_the_sum_of_what_the_scripts_cost() -> None:
     assert [estimate_tokens(text * 100) for text in ("ф", "ა", "한", "界", "か", "😀")] == [
         math.ceil(tokens) for tokens in (1 + 0.2 * 97, 38, 68, 87, 67, 175)
     ]
+
+
+TURNS = """import asyncio, sys, threading
+from pathlib import Path
+from nacre import Agent
+from nacre.runtime.models.scripted import ScriptedModel, says
+from nacre.sessions.contracts.messages import Usage
+
+where = []
+class Watch:
+    def find_spec(name, path=None, target=None):
+        if name == "tiktoken":
+            where.append(threading.current_thread() is threading.main_thread())
+sys.meta_path.insert(0, Watch)
+
+async def main(folder):
+    Path(folder, "nacre.json5").write_text("{agents: {defaults: {compaction: {keepRecentTokens: 5000}}}}")
+    model = ScriptedModel(
+        *(says("yes", usage=Usage(input_tokens=1_000 + number)) for number in range(20)),
+        says("NO_REPLY", purpose="flush"),
+        says("## Goal\\nBees", purpose="compaction"),
+        *(says("yes", usage=Usage(input_tokens=103_600 + number)) for number in range(2)),
+    )
+    environment = {"HOME": folder}
+    agent = await Agent.open(state_dir=folder, model=model, environment=environment, watch=False)
+    async with agent:
+        for number in range(20):
+            await agent.ask(f"{number}: " + "The hive needs sugar before the frost comes. " * 44)
+        await agent.ask("/compact")
+        print("far from the line", where)
+        for number in range(2):
+            await agent.ask(f"{number}: " + "The hive needs sugar before the frost comes. " * 30)
+        print("near the line", set(where))
+    model.assert_complete()
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+def test_the_table_is_loaded_near_the_line_of_a_window_and_on_a_thread(tmp_path: Path) -> None:
+    """Twenty short turns and a compaction need no table, and the event loop never waits for it."""
+    program = tmp_path / "program.py"
+    program.write_text(TURNS, encoding="utf-8")
+    done = run_warm(
+        *(str(program), str(tmp_path)), cwd=tmp_path, env={"PATH": os.environ["PATH"]}, timeout_seconds=60
+    )
+    assert (done.stdout, done.returncode) == ("far from the line []\nnear the line {False}\n", 0), done.stderr

@@ -36,6 +36,7 @@ def results(model: ScriptedModel, number: int = -1) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("chat", "folder"), [(CLUB, "chat-group-club"), (EVE, "chat-dm-eve")])
+@pytest.mark.covers("ATT-2")
 async def test_what_others_say_is_flushed_to_their_chat(
     tmp_path: Path, chat: dict[str, Any], folder: str
 ) -> None:
@@ -55,6 +56,7 @@ async def test_what_others_say_is_flushed_to_their_chat(
     assert "4711" not in owners.system.joined() + "".join(map(message_text, owners.messages))
 
 
+@pytest.mark.covers("ATT-2")
 async def test_a_chat_finds_its_own_notes_and_no_others(tmp_path: Path) -> None:
     """Search and files reach the chat's folder: not another chat's, and nothing of the owner's."""
     write_settings(tmp_path, window_settings())
@@ -88,6 +90,7 @@ async def test_a_chat_finds_its_own_notes_and_no_others(tmp_path: Path) -> None:
     assert "is not available in this chat" in message_text(model.requests[15].messages[-1])
 
 
+@pytest.mark.covers("ATT-2")
 async def test_the_owner_finds_it_as_the_words_of_others(tmp_path: Path) -> None:
     """A private search names the chat that it comes from."""
     model = ScriptedModel(calls(("memory_search", {"query": "regatta"})), says("so"))

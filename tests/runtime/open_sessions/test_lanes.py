@@ -49,6 +49,7 @@ def lanes(folder: Path, *, wait_seconds: float = 0.0, slept: list[float] | None 
     return SessionLocks(TurnLockFiles(folder), sleep=sleep, wait_seconds=wait_seconds)
 
 
+@pytest.mark.covers("A16-1", "A16-4")
 async def test_turns_of_one_session_run_in_the_order_they_came(tmp_path: Path) -> None:
     """The next begins when the one before is over; the transcript has them one after the other."""
     model = Held(says("one"), says("two"), says("three"))
@@ -63,6 +64,7 @@ async def test_turns_of_one_session_run_in_the_order_they_came(tmp_path: Path) -
     assert user_texts(transcript_file(tmp_path)) == ["wait", "second", "third"]
 
 
+@pytest.mark.covers("W15-2")
 async def test_no_file_is_locked_while_a_model_answers(tmp_path: Path) -> None:
     """While one process waits for a model, another changes the index and talks in another session."""
     model = Held(says("hello, Joe"), says("at last"))
@@ -81,6 +83,7 @@ async def test_no_file_is_locked_while_a_model_answers(tmp_path: Path) -> None:
     assert (other.text, mine.text) == ("hello, Joe", "at last")
 
 
+@pytest.mark.covers("W15-1")
 async def test_stopping_settles_every_waiting_turn(tmp_path: Path) -> None:
     """Neither the turn that runs nor one that waits behind it is left without an end."""
     model = Held(says("never"))
@@ -97,6 +100,7 @@ async def test_stopping_settles_every_waiting_turn(tmp_path: Path) -> None:
     assert all(isinstance(event.error, TurnCancelled) for event in endings if isinstance(event, TurnFailed))
 
 
+@pytest.mark.covers("A16-1")
 async def test_another_process_is_waited_for_and_told(tmp_path: Path) -> None:
     """After two seconds there is one sentence; when the waiting has an end, it is an error of its own."""
     slept: list[float] = []
@@ -115,6 +119,7 @@ async def test_another_process_is_waited_for_and_told(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.covers("W15-2")
 async def test_a_busy_session_is_no_failure_of_a_model(tmp_path: Path) -> None:
     """The turn waits, says so, and is answered by the model it would have been answered by."""
     model = ScriptedModel(says("done"))

@@ -79,6 +79,7 @@ async def test_sessions_open_on_a_store_without_files() -> None:
 
 
 @pytest.mark.parametrize("strange", [7, {"sessionId": "nobodys"}])
+@pytest.mark.covers("ATT-16")
 async def test_a_strange_line_of_the_index_does_not_begin_the_conversation_anew(
     tmp_path: Path, strange: object
 ) -> None:

@@ -35,12 +35,14 @@ def routed(settings: dict[str, Any] | None = None, **inbound: Any) -> Route:
         ({"scope": "global", "dmScope": "per-peer"}, "global"),
     ],
 )
+@pytest.mark.covers("A3-4", "A3-5")
 def test_the_settings_decide_the_key(settings: dict[str, Any], key: str) -> None:
     """Each setting of `session` has its effect on the owner's direct chat."""
     assert routed(settings).key == key
 
 
 @pytest.mark.parametrize("scope", ["main", "per-peer", "per-channel-peer", "per-account-channel-peer"])
+@pytest.mark.covers("A3-6")
 def test_links_and_scopes_make_nobody_private(scope: str) -> None:
     """A stranger under the owner's name is as little private as under their own, in every scope."""
     settings = {"dmScope": scope, "identityLinks": LINKS}
@@ -63,6 +65,7 @@ def test_a_plain_name_is_a_private_conversation_of_the_owners() -> None:
     assert routed({}, session_key="project", chat_kind="group").key == "agent:main:project"
 
 
+@pytest.mark.covers("A3-1")
 def test_the_global_session_shows_no_private_memory() -> None:
     """Groups read its answers, so the owner's own direct chat is not private there either."""
     settings = {"scope": "global"}
@@ -74,6 +77,7 @@ def test_the_global_session_shows_no_private_memory() -> None:
         routed(settings, is_owner=False, session_key="global")
 
 
+@pytest.mark.covers("A3-1")
 async def test_what_others_say_stays_out_of_the_global_session(tmp_path: Path) -> None:
     """The owner's words in a terminal and in a group are one conversation; a stranger's are not in it."""
     write_settings(tmp_path, {"session": {"scope": "global"}})
@@ -99,6 +103,7 @@ def test_a_route_tells_where_the_message_came_from() -> None:
     assert (origin.thread_id, origin.chat_name, origin.reply_to) == ("9", "Family", "42")
 
 
+@pytest.mark.covers("A4-9")
 def test_sessions_are_kept_where_the_owner_says(tmp_path: Path) -> None:
     """`session.store` names the index; the home folder and the agent's id are filled in."""
     environment = {"HOME": str(tmp_path), "NACRE_STATE_DIR": str(tmp_path / "state")}
@@ -114,6 +119,7 @@ def test_sessions_are_kept_where_the_owner_says(tmp_path: Path) -> None:
         load_config(environment)
 
 
+@pytest.mark.covers("A4-9")
 async def test_transcripts_lie_beside_the_index(tmp_path: Path) -> None:
     """A turn writes the index and the transcript into the folder that `session.store` names."""
     state = tmp_path / "state"

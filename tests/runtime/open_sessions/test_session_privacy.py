@@ -81,6 +81,7 @@ async def test_a_private_session_stays_private_after_reopening(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("claim", ["false", "true", 1])
+@pytest.mark.covers("A5-3")
 async def test_only_true_makes_an_owner(tmp_path: Path, claim: Any) -> None:
     """A bridge that hands in a word instead of a truth value does not open the main session."""
     model = ScriptedModel(says("hello"))

@@ -296,6 +296,7 @@ async def test_two_tools_of_one_name_end_no_turn(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("written", ["none", " NONE "])
+@pytest.mark.covers("CFG-12")
 async def test_none_is_no_memory_tool_and_notes_are_still_written(tmp_path: Path, written: str) -> None:
     """No tools, no section about them, no index; the flush before `/new` writes Markdown as ever."""
     write_settings(tmp_path, {"plugins": {"slots": {"memory": written}}})

@@ -61,6 +61,7 @@ async def _told(engine: MemoryEngine, name: str, *, cites: bool = False, **argum
     return told
 
 
+@pytest.mark.covers("SEED-8", "PART-4")
 async def test_a_search_has_the_published_shape(engine: MemoryEngine) -> None:
     """Each result has path, lines, score, snippet and source; the reply says who searched and how."""
     reply = await _told(engine, "memory_search", query="Lisa's cat")
@@ -103,6 +104,7 @@ async def test_what_the_model_is_shown_is_short(tmp_path: Path) -> None:
     assert len(shown[5]) <= 400 < len(shown[0])
 
 
+@pytest.mark.covers("TOOL-3", "TOOL-4")
 async def test_a_citation_stands_below_the_snippet_or_nowhere(engine: MemoryEngine) -> None:
     """TOOL-3, 4: on adds the field and a last line, off adds neither."""
     on = (await _told(engine, "memory_search", cites=True, query="Pepper"))["results"][0]
@@ -115,6 +117,7 @@ async def test_a_citation_stands_below_the_snippet_or_nowhere(engine: MemoryEngi
 
 
 @pytest.mark.parametrize(("mode", "cited"), [("auto", True), ("on", True), ("off", False)])
+@pytest.mark.covers("TOOL-6", "SEED-18")
 async def test_the_setting_decides_in_a_private_chat(tmp_path: Path, mode: str, cited: bool) -> None:
     """TOOL-6, SEED-18: `auto` cites in private, and the system prompt says the same as the results."""
     settings = {"memory": {"citations": mode}, "agents": {"defaults": {"memorySearch": {"provider": "none"}}}}
@@ -132,6 +135,7 @@ async def test_the_setting_decides_in_a_private_chat(tmp_path: Path, mode: str, 
 
 
 @pytest.mark.parametrize("setting", ["auto", "on"])
+@pytest.mark.covers("TOOL-6")
 async def test_a_group_has_no_memory_to_cite(tmp_path: Path, setting: str) -> None:
     """TOOL-6: in a group the tools find nothing of the owner's memory, whatever the setting says."""
     write_settings(tmp_path, {"memory": {"citations": setting}})
@@ -144,6 +148,7 @@ async def test_a_group_has_no_memory_to_cite(tmp_path: Path, setting: str) -> No
     assert json.loads(message_text(model.requests[1].messages[-1]))["results"] == []
 
 
+@pytest.mark.covers("TOOL-1")
 async def test_a_search_that_cannot_be_made_is_a_result(tmp_path: Path) -> None:
     """TOOL-1, 2: no exception reaches the turn; the reply is empty, disabled, and says why."""
     workspace(tmp_path, NOTES)
@@ -156,6 +161,7 @@ async def test_a_search_that_cannot_be_made_is_a_result(tmp_path: Path) -> None:
     assert "closed" in found["error"]
 
 
+@pytest.mark.covers("TOOL-2", "GET-1")
 async def test_a_refused_file_is_a_result(engine: MemoryEngine) -> None:
     """TOOL-2, GET-1: the path comes back with empty text, disabled, and the reason."""
     got = await _told(engine, "memory_get", path="NOTES.md")
@@ -168,6 +174,7 @@ async def test_a_refused_file_is_a_result(engine: MemoryEngine) -> None:
     assert got["error"].startswith("path required")
 
 
+@pytest.mark.covers("TOOL-8")
 async def test_a_missing_file_is_empty_and_no_error(engine: MemoryEngine) -> None:
     """TOOL-8: the model learns that nothing is there yet."""
     assert await _told(engine, "memory_get", path="memory/2031-01-01.md") == {
@@ -189,6 +196,7 @@ async def test_a_part_of_a_file_says_which(engine: MemoryEngine) -> None:
     assert past == {"path": "memory/2026-02-10.md", "text": ""}
 
 
+@pytest.mark.covers("TOOL-7")
 async def test_a_dead_provider_leaves_words_and_a_sentence(tmp_path: Path) -> None:
     """TOOL-7: the hits by words are there, and `degraded` says what the owner can do about the rest."""
     workspace(tmp_path, NOTES)
@@ -221,6 +229,7 @@ async def test_a_dead_provider_leaves_words_and_a_sentence(tmp_path: Path) -> No
         ({"source": "sessions"}, 0),
     ],
 )
+@pytest.mark.covers("Q-27")
 async def test_what_models_write_for_numbers_is_read_kindly(
     engine: MemoryEngine, arguments: dict[str, Any], count: int
 ) -> None:
@@ -250,6 +259,7 @@ async def test_a_call_without_its_argument_is_an_error_for_the_model(
     assert words in message_text(message)
 
 
+@pytest.mark.covers("Q-43")
 async def test_a_score_means_the_same_for_every_number_of_results(tmp_path: Path) -> None:
     """Quirk 43: the model gets the same first hit with the same score when it asks for more."""
     workspace(tmp_path, NOTES)
@@ -343,6 +353,7 @@ async def test_a_copy_in_other_words_is_superseded_too(tmp_path: Path) -> None:
     assert (len(hits), marked) == (5, ["2026-01-20", "2026-01-21"])
 
 
+@pytest.mark.covers("SEED-3")
 async def test_a_new_session_brings_the_index_up_to_date(tmp_path: Path) -> None:
     """SEED-3: with nobody watching and searches that do not look, the first turn of a session does."""
     search = {"provider": "none", "sync": {"onSearch": False}}
@@ -368,6 +379,7 @@ async def test_a_new_session_brings_the_index_up_to_date(tmp_path: Path) -> None
         assert (await engine.search("hive")).hits[0].path == "memory/bees.md"
 
 
+@pytest.mark.covers("Q-25")
 async def test_a_home_folder_in_extra_paths_is_the_owners(tmp_path: Path) -> None:
     """Quirk 25: `~/notes` is searched and read; it is not a folder that is called `~`."""
     home = tmp_path / "home"
@@ -388,6 +400,7 @@ async def test_a_home_folder_in_extra_paths_is_the_owners(tmp_path: Path) -> Non
     await engine.close()
 
 
+@pytest.mark.covers("TOOL-7")
 async def test_a_used_up_quota_says_what_to_do(tmp_path: Path) -> None:
     """TOOL-7: the hits by words come, with the sentence that asks for credit."""
     workspace(tmp_path, NOTES)

@@ -103,6 +103,7 @@ async def test_search_goes_on_in_words_when_the_embedder_dies(tmp_path: Path) ->
     assert "sk-secret" not in json.dumps(dead)
 
 
+@pytest.mark.covers("SEED-4")
 async def test_another_key_keeps_the_vectors_and_another_address_makes_new_ones(tmp_path: Path) -> None:
     """A key that was rotated costs nothing; a new endpoint may give other vectors."""
     noted(tmp_path)
@@ -120,6 +121,7 @@ async def test_another_key_keeps_the_vectors_and_another_address_makes_new_ones(
     assert (rotated, moved) == (0, first)
 
 
+@pytest.mark.covers("SEED-8", "SEED-13")
 async def test_a_fallback_makes_the_vectors_when_the_provider_fails(tmp_path: Path) -> None:
     """One index run is enough: the installed model takes over, all is found, and status says why."""
     noted(tmp_path)
@@ -152,6 +154,7 @@ async def test_a_fallback_makes_the_vectors_when_the_provider_fails(tmp_path: Pa
     assert found(model)["fallback"] == {"from": "openai", "reason": status.fallback.reason}
 
 
+@pytest.mark.covers("SEED-24")
 async def test_a_missing_key_is_told_by_status_before_the_first_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,6 +188,7 @@ async def test_a_provider_that_is_not_known_stops_the_start(tmp_path: Path) -> N
             pass
 
 
+@pytest.mark.covers("PART-27")
 async def test_a_conversation_is_found_when_its_session_has_ended(tmp_path: Path) -> None:
     """Below the thresholds it stays unsearched; `/new` ends it, and its words and lines are found."""
     model = ScriptedModel(
@@ -214,6 +218,7 @@ async def test_a_conversation_is_found_when_its_session_has_ended(tmp_path: Path
     assert (read["text"], read["disabled"]) == ("", True)
 
 
+@pytest.mark.covers("PART-28")
 async def test_a_running_conversation_is_found_after_enough_was_said(tmp_path: Path) -> None:
     """The threshold counts lines of the transcript since it was last indexed; a turn is enough to look."""
     settings = CONVERSATIONS | {"sync": {"sessions": {"deltaMessages": 8}}}
@@ -244,6 +249,7 @@ async def test_a_group_sees_nothing_of_conversations(tmp_path: Path) -> None:
     assert "Lindau" not in " ".join([*told, model.requests[2].system.joined()])
 
 
+@pytest.mark.covers("Q-37")
 async def test_a_deleted_conversation_is_forgotten(tmp_path: Path) -> None:
     """When the transcript is gone, so is what was indexed of it."""
     settings = CONVERSATIONS | {"sync": {"sessions": {"deltaMessages": 1}}}

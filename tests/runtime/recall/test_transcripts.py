@@ -79,6 +79,7 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path / "sessions")
 
 
+@pytest.mark.covers("SESS-1", "Q-42")
 async def test_people_and_assistant_are_quoted_with_their_lines(folder: Folder) -> None:
     """One line a message, white space folded, with its line of the file and its day in the owner's zone."""
     late = datetime(2026, 3, 14, 23, 30, tzinfo=UTC)
@@ -97,6 +98,7 @@ async def test_people_and_assistant_are_quoted_with_their_lines(folder: Folder) 
     assert found.days == [date(2026, 3, 14), date(2026, 3, 15)]
 
 
+@pytest.mark.covers("SESS-3", "SESS-6")
 async def test_only_what_was_said_is_quoted(folder: Folder) -> None:
     """No tools, thinking, recalled notes, flushes, summaries, commands, silence or broken lines."""
     call = {"type": "toolCall", "id": "c", "name": "read", "arguments": {"path": "SECRET-ARGUMENT"}}
@@ -159,6 +161,7 @@ async def test_an_earlier_session_has_its_key_from_the_index(folder: Folder) -> 
     assert (await folder.text("old")).lines == ["User: Hello"]
 
 
+@pytest.mark.covers("SESS-4")
 async def test_a_session_that_its_key_left_has_ended(folder: Folder) -> None:
     """The current session of a key goes on until an hour of silence; all others are over."""
     await folder.names(MAIN, "new", "old")
@@ -200,6 +203,7 @@ async def test_a_file_that_was_replaced_is_counted_anew(folder: Folder) -> None:
     assert (await folder.infos())["s1"].lines == 21
 
 
+@pytest.mark.covers("SESS-4", "SESS-5")
 async def test_only_plain_transcripts_of_this_folder_are_listed(folder: Folder, tmp_path: Path) -> None:
     """Links, folders, locks and what was set aside are no transcripts; a deleted one is gone."""
     outside = tmp_path / "other.jsonl"
@@ -251,6 +255,7 @@ async def test_an_unreadable_folder_is_told(folder: Folder) -> None:
         ("The token of the talk was kindness.", None),
     ],
 )
+@pytest.mark.covers("SESS-6")
 def test_secrets_are_not_indexed(text: str, kept: str | None) -> None:
     """What looks like a key or a password is replaced, ordinary words and numbers are not."""
     assert without_secrets(text) == (text if kept is None else kept)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from nacre.runtime.models.scripted import Clock, ScriptedModel, says
 from nacre.runtime.recall.memory_core import memory_tools
 from nacre.runtime.tools.toolbox import Toolbox
@@ -13,6 +15,7 @@ from tests.memory.doubles import NO_SOURCES, open_engine, workspace
 from tests.runtime.agents import START, engine_of, opened, said
 
 
+@pytest.mark.covers("ATT-11")
 async def test_a_template_is_not_found_as_memory(tmp_path: Path) -> None:
     """A fresh MEMORY.md answers nothing; what was written into it is found, and the preface is not."""
     async with opened(tmp_path, None) as agent:

@@ -42,6 +42,7 @@ class Seen:
             raise LookupError("out of order")
 
 
+@pytest.mark.covers("A15-1", "W12-4")
 async def test_a_hook_reads_the_transcript_that_ended_where_it_lies(tmp_path: Path) -> None:
     """The path in the event is the old file, whole, although its key names the next session already."""
     write_settings(tmp_path, QUIET)
@@ -65,6 +66,7 @@ async def test_a_hook_reads_the_transcript_that_ended_where_it_lies(tmp_path: Pa
     assert endings(tmp_path) == []
 
 
+@pytest.mark.covers("W14-1")
 async def test_a_hook_gets_only_the_branch_that_goes_on(tmp_path: Path) -> None:
     """What `/rewind` left is in the file, and not in the note."""
     write_settings(tmp_path, QUIET)
@@ -175,6 +177,7 @@ async def test_what_another_process_is_about_to_end_is_left_to_it(tmp_path: Path
     assert (left, len(endings(tmp_path))) == (1, 0)
 
 
+@pytest.mark.covers("W12-2")
 async def test_a_session_begun_by_another_process_is_not_missed(tmp_path: Path) -> None:
     """The index is read anew for each message: no agent goes on with a session that another one ended."""
     write_settings(tmp_path, QUIET)
@@ -192,6 +195,7 @@ async def test_a_session_begun_by_another_process_is_not_missed(tmp_path: Path) 
     assert words == ["from the other one", "two", "and from here"]
 
 
+@pytest.mark.covers("W13-1")
 async def test_messages_that_wait_behind_a_compaction_are_answered(tmp_path: Path) -> None:
     """Nothing is dropped: each gets its answer, in order, once the compaction is over."""
     write_settings(tmp_path, QUIET)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from nacre.runtime.models.scripted import Clock, ScriptedModel, says
 from nacre.runtime.session_lifecycle.session_memory import KnownNotes
 from nacre.sessions.contracts.messages import Text, ToolCall, ToolResultMessage
@@ -31,6 +33,7 @@ def notes(state_dir: Path) -> list[str]:
     return [path.read_text() for path in sorted(folder.glob("*-*-*-*.md"))]
 
 
+@pytest.mark.covers("ATT-10")
 async def test_a_fork_and_its_origin_note_each_message_once(tmp_path: Path) -> None:
     """What both sessions have said is in the first note, and the second has what came after it."""
     clock = Clock(START)
@@ -55,6 +58,7 @@ async def test_a_fork_and_its_origin_note_each_message_once(tmp_path: Path) -> N
     assert "nine" not in second
 
 
+@pytest.mark.covers("ATT-10")
 async def test_an_answer_from_the_notes_is_not_noted(tmp_path: Path) -> None:
     """The offline responder's quotations stay out of the session's note; their places stay in it."""
     async with opened(tmp_path, None) as agent:

@@ -56,6 +56,7 @@ async def two_messages(
     return first, second
 
 
+@pytest.mark.covers("A5-6")
 async def test_the_morning_begins_a_fresh_session_with_notes_of_the_old_one(tmp_path: Path) -> None:
     """Announced, notes saved first, the old transcript kept and named; the words are on disk before."""
     clock = clock_at("2026-03-14 22:00")
@@ -90,6 +91,7 @@ async def test_the_morning_begins_a_fresh_session_with_notes_of_the_old_one(tmp_
     assert written == "## Notes of the conversation of 2026-03-14, 22:00\n\n- We sail at nine.\n"
 
 
+@pytest.mark.covers("W12-1", "ASK-24")
 async def test_a_conversation_over_the_hour_is_not_cut_in_two(tmp_path: Path) -> None:
     """Who talks at 03:55 and at 04:05 is in one conversation; the next day's words begin another."""
     clock = clock_at("2026-03-14 03:55")
@@ -105,6 +107,7 @@ async def test_a_conversation_over_the_hour_is_not_cut_in_two(tmp_path: Path) ->
     assert (resets(second), resets(third)) == ([], ["daily"])
 
 
+@pytest.mark.covers("A5-18", "W12-1")
 async def test_an_answer_that_takes_hours_is_no_silence(tmp_path: Path) -> None:
     """The time in which the assistant works does not count against its owner."""
     write_settings(tmp_path, {"session": {"reset": {"mode": "idle", "idleMinutes": 60}}})
@@ -124,6 +127,7 @@ async def test_an_answer_that_takes_hours_is_no_silence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["/status", "/compact", "/help"])
+@pytest.mark.covers("A5-18", "W12-1")
 async def test_what_programs_write_never_keeps_a_session_alive(tmp_path: Path, command: str) -> None:
     """A listing, a flush or a status touches the index, but nobody said anything."""
     write_settings(tmp_path, {"session": {"reset": {"mode": "idle", "idleMinutes": 30}}})
@@ -161,6 +165,7 @@ async def test_what_programs_write_never_keeps_a_session_alive(tmp_path: Path, c
         ({"resetByChannel": {"chat": {"mode": "idle"}}, "reset": {"mode": "none"}}, {}, 61, None),
     ],
 )
+@pytest.mark.covers("A5-9", "A5-10", "A5-11", "A5-12")
 async def test_the_settings_say_when(
     tmp_path: Path, settings: dict[str, Any], chat: dict[str, Any], minutes: float, reason: str | None
 ) -> None:
@@ -192,6 +197,7 @@ async def test_a_session_of_another_program_is_as_old_as_its_transcript(tmp_path
     assert (resets(second), resets(third)) == ([], ["daily"])
 
 
+@pytest.mark.covers("A5-1", "A5-2", "A5-17")
 async def test_a_stranger_in_a_group_cannot_reset_it(tmp_path: Path) -> None:
     """`/new` of anybody but the owner is said to the assistant like any other words."""
     model = ScriptedModel(says("hi"), says("I cannot do that."), FLUSH, says("Fresh."))
@@ -236,6 +242,7 @@ async def test_a_session_that_cannot_be_ended_goes_on(tmp_path: Path) -> None:
         ),
     ],
 )
+@pytest.mark.covers("A15-3")
 async def test_status_tells_the_age_and_the_next_reset(
     tmp_path: Path, settings: dict[str, Any], hours: float, shown: str
 ) -> None:

@@ -51,6 +51,7 @@ def notes(state_dir: Path) -> dict[str, str]:
     return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*-*-*-*.md"))}
 
 
+@pytest.mark.covers("A19-1", "W14-1")
 async def test_new_leaves_the_last_words_as_a_quoted_note(tmp_path: Path) -> None:
     """Named by the model, dated in the owner's zone, written behind the reply, found by a search."""
     model = ScriptedModel(says("Noted."), FLUSH, says("Boat Trip\n", purpose="slug"))
@@ -81,6 +82,7 @@ async def test_what_was_decided_stands_first(tmp_path: Path) -> None:
     assert [source and source.session_id for source in found] == ["00000001"] * 2
 
 
+@pytest.mark.covers("W14-1")
 async def test_the_reply_to_new_does_not_wait_for_the_note(tmp_path: Path) -> None:
     """A model that takes its time to name the session keeps nobody waiting; closing waits for it."""
     naming, named = asyncio.Event(), asyncio.Event()
@@ -108,6 +110,7 @@ async def test_the_reply_to_new_does_not_wait_for_the_note(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("command", ["/reset", "daily", "idle"])
+@pytest.mark.covers("A19-1", "W14-1", "ASK-24")
 async def test_every_cause_leaves_a_note(tmp_path: Path, command: str) -> None:
     """Not only `/new`: a reset by the hour or by silence is dated by the words, not by the next morning."""
     write_settings(tmp_path, {"session": {"reset": {"mode": "idle"}}} if command == "idle" else {})
@@ -167,6 +170,7 @@ async def test_a_model_that_never_answers_is_not_waited_for(tmp_path: Path) -> N
     assert [path.name for path in (tmp_path / "memory").iterdir()] == ["2026-03-14-2300.md"]
 
 
+@pytest.mark.covers("A19-2", "W14-1", "Q-41")
 async def test_no_note_is_overwritten_or_written_twice(tmp_path: Path) -> None:
     """A second session of one name gets `-2`; the same ending, told again after a crash, adds nothing."""
     (tmp_path / "memory").mkdir()
@@ -244,6 +248,7 @@ async def test_the_hook_can_be_switched_off(tmp_path: Path) -> None:
     assert [request.purpose for request in model.requests] == ["turn", "flush"]
 
 
+@pytest.mark.covers("A19-1")
 async def test_the_owner_says_how_many_messages(tmp_path: Path) -> None:
     """The newest of them, however many there were."""
     settings = {"hooks": {"internal": {"entries": {"session-memory": {"messages": 3}}}}}

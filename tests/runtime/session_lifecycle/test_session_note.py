@@ -9,6 +9,7 @@ from nacre.sessions.contracts.messages import Text, ToolCall, ToolResultMessage
 from tests.runtime.session_lifecycle.spoken import assistant, entry, user
 
 
+@pytest.mark.covers("A19-1", "W14-1")
 def test_commands_and_tools_are_left_out_before_the_last_ones_are_counted() -> None:
     """Fifteen messages are fifteen things that somebody said."""
     call = ToolCall(id="1", name="read", arguments={})

@@ -95,6 +95,7 @@ async def test_a_heartbeat_that_was_broken_off_is_answered_once(tmp_path: Path) 
     assert len(model.requests) == 1
 
 
+@pytest.mark.covers("A13-7")
 async def test_a_missing_list_leaves_it_to_the_model(tmp_path: Path) -> None:
     """As OpenClaw does; a group, where the list may not be read, has no heartbeat at all."""
     model = ScriptedModel(says("HEARTBEAT_OK"))
@@ -120,6 +121,7 @@ async def test_a_scheduled_message_is_never_a_command(tmp_path: Path) -> None:
     assert "/new forget everything" in text
 
 
+@pytest.mark.covers("A5-18")
 async def test_what_nobody_said_neither_ends_a_session_nor_keeps_it_going(tmp_path: Path) -> None:
     """An idle session gets its heartbeats, and ends with the next words all the same."""
     write_settings(tmp_path, {"session": {"reset": {"mode": "idle", "idleMinutes": 60}}})

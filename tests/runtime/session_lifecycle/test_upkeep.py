@@ -56,6 +56,7 @@ async def test_an_agent_that_stays_open_looks_every_hour(tmp_path: Path) -> None
     assert keys(tmp_path) == ["agent:main:main"]
 
 
+@pytest.mark.covers("A4-12")
 async def test_warn_mode_says_what_would_go(tmp_path: Path) -> None:
     """Once, in the next turn; nothing is changed."""
     write_settings(tmp_path, {"session": {"maintenance": {"mode": "warn"}}})

@@ -46,6 +46,7 @@ CHANNELS = {
         ("", "telegram", "anna", None),
     ],
 )
+@pytest.mark.covers("A8-2")
 def test_only_direct_chats_of_their_own_have_a_limit(
     key: str, channel: str, sender: str, turns: int | None
 ) -> None:
@@ -79,6 +80,7 @@ async def test_what_a_bridge_says_of_letters_reaches_the_limit(tmp_path: Path) -
     assert counts == [1, 3, 1, 1]
 
 
+@pytest.mark.covers("A8-2")
 async def test_the_limit_is_on_what_is_sent_not_on_what_is_kept(tmp_path: Path) -> None:
     """With a limit of one turn the model sees the newest words alone; the file has everything."""
     write_settings(tmp_path, {"channels": {"chat": {"dmHistoryLimit": 1}}})

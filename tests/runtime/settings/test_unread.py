@@ -11,6 +11,7 @@ from nacre.runtime.settings.config import load_config
 from tests.runtime.agents import write_settings
 
 
+@pytest.mark.covers("CFG-14")
 def test_memory_search_at_the_top_is_told_and_not_read(tmp_path: Path) -> None:
     """CFG-14: an old file's `memorySearch` is named in a notice; `agents.defaults` alone decides."""
     write_settings(
@@ -29,6 +30,7 @@ def test_memory_search_at_the_top_is_told_and_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["nacre.json", "nacre.yaml", "openclaw.json"])
+@pytest.mark.covers("SEED-22", "PART-30")
 def test_settings_in_a_file_of_another_name_are_told(tmp_path: Path, name: str) -> None:
     """Whoever brings a file along learns why it changes nothing, and where its settings belong."""
     (tmp_path / name).write_text("{}", encoding="utf-8")
@@ -49,6 +51,7 @@ def test_settings_in_a_file_of_another_name_are_told(tmp_path: Path, name: str) 
         "agents: { defaults: { memorySearch: { query: { maxResults: 3 } } } },\nsession: {},\n",
     ],
 )
+@pytest.mark.covers("SEED-22")
 def test_settings_without_the_outer_braces_are_read(tmp_path: Path, text: str) -> None:
     """Published settings are often shown as a fragment; it may stand in the file as it is."""
     (tmp_path / "nacre.json5").write_text(text, encoding="utf-8")
@@ -74,6 +77,7 @@ def test_half_a_file_is_no_fragment(tmp_path: Path) -> None:
         ({}, {}, False),
     ],
 )
+@pytest.mark.covers("SEED-22", "PART-20")
 def test_conversations_without_their_switch_are_told(
     tmp_path: Path, defaults: dict[str, object], own: dict[str, object], told: bool
 ) -> None:

@@ -116,6 +116,7 @@ def test_other_texts_stay_as_they_are(written: object, meant: object) -> None:
         "agents: {defaults: {workspace: '~${BEES_KEY}'}}",
     ],
 )
+@pytest.mark.covers("ATT-17")
 def test_what_a_variable_holds_is_never_told(tmp_path: Path, settings: str) -> None:
     """A refusal names the variable; its value, which may be a key, stands neither there nor in the trace."""
     (tmp_path / "nacre.json5").write_text(f"{{{settings}}}")

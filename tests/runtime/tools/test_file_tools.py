@@ -90,6 +90,7 @@ async def test_write_read_edit_append_list(root: Path, owner: Call, changed: lis
     assert changed == ["plans/trip.md"] * 3
 
 
+@pytest.mark.covers("Q-42")
 async def test_today_log_by_its_pattern(root: Path, owner: Call, changed: list[str]) -> None:
     """A path with a literal YYYY-MM-DD means today in the owner's zone."""
     await owner("append", path="memory/YYYY-MM-DD.md", text="- staging uses port 8443")
@@ -128,6 +129,7 @@ async def test_repeats_are_left_out_of_notes_only(root: Path, owner: Call, chang
     "path", ["../secret.md", "/etc/passwd", "link.md", "up/secret.md", "a\0b", "~/x", "loop"]
 )
 @pytest.mark.parametrize("tool", ["read", "write", "edit", "append", "list"])
+@pytest.mark.covers("ATT-5")
 async def test_nothing_outside_can_be_reached(root: Path, owner: Call, tool: str, path: str) -> None:
     """Every tool refuses every way out with a sentence."""
     (root / "link.md").symlink_to("../secret.md")

@@ -193,6 +193,7 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("how", ["stopped", "closed"])
 @pytest.mark.parametrize("called", ["hangs", "append"])
+@pytest.mark.covers("ATT-13")
 def test_a_running_tool_keeps_no_program_from_ending(tmp_path: Path, called: str, how: str) -> None:
     """Neither a function that hangs nor an append to a log of 3 GB: the turn ends, the agent, the program."""
     log = tmp_path / "workspace" / "memory" / "2026-02-10.md"

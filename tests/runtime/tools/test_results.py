@@ -50,6 +50,7 @@ async def test_a_result_that_fits_is_left_alone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.covers("A18-2")
 async def test_a_long_result_keeps_its_head_and_the_whole_is_on_disk(tmp_path: Path) -> None:
     """The note says how much is missing and how to go on, in the words that `read` takes."""
     text = "\n".join(f"row {number}" for number in range(5_000))
@@ -114,6 +115,7 @@ async def test_a_result_in_chinese_is_measured_in_tokens(tmp_path: Path) -> None
     assert len(message_text(message)) >= MIN_RESULT_CHARS
 
 
+@pytest.mark.covers("ASK-21")
 async def test_many_results_of_one_step_share_what_there_is(tmp_path: Path) -> None:
     """Ten results take no more than a step's share, each keeps its least part, and the next step is free."""
     limits = ResultLimits(result_chars=16_000, result_tokens=7_200, step_tokens=6_000, page_chars=5_400)

@@ -42,6 +42,7 @@ def write_skill(tmp_path: Path, name: str, text: str) -> None:
     file.write_text(text, encoding="utf-8")
 
 
+@pytest.mark.covers("A2-7")
 async def test_a_skill_is_told_read_and_told_again_when_new(tmp_path: Path) -> None:
     """It stands in the prompt; one that comes later is a change at the tail, and the prompt stays."""
     write_skill(tmp_path, "brew-tea", TEA)
@@ -108,6 +109,7 @@ async def test_a_group_reads_no_skill_of_a_trusted_folder(tmp_path: Path) -> Non
     assert "Boil water" not in message_text(model.requests[1].messages[-1])
 
 
+@pytest.mark.covers("A2-7")
 async def test_a_group_hears_of_no_skill(tmp_path: Path) -> None:
     """Skills are the owner's files, which no other chat can read."""
     write_skill(tmp_path, "brew-tea", TEA)
@@ -117,6 +119,7 @@ async def test_a_group_hears_of_no_skill(tmp_path: Path) -> None:
     assert "brew-tea" not in str(model.requests[0])
 
 
+@pytest.mark.covers("A2-7")
 async def test_skills_keep_to_their_budget_and_broken_ones_are_told(tmp_path: Path) -> None:
     """What has no room is named alone; what is switched off or broken is not there."""
     write_skill(tmp_path, "brew-tea", TEA)

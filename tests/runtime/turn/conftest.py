@@ -46,7 +46,7 @@ async def _filling(state_dir: Path) -> str:
         missing_tokens = FRAME_TOKENS - await turn.prompts.overhead_tokens(request.system, request.tools)
         assert missing_tokens > 0, "our own prompts and tools alone are larger than FRAME_TOKENS"
         words = ["bees"]
-        while turn.count_tokens(" ".join(words)) <= missing_tokens:
+        while turn.estimate_tokens(" ".join(words)) <= missing_tokens:
             words += ["bees"] * 10
         return " ".join(words)
 

@@ -68,6 +68,7 @@ async def talked(tmp_path: Path, *steps: ScriptedStep, turns: int = 3, last: str
     return events
 
 
+@pytest.mark.covers("A11-8", "ASK-2")
 async def test_an_overflow_without_a_usable_summary_ends_in_an_extract(tmp_path: Path) -> None:
     """The provider refuses the request and summarises badly: an extract makes room, and the owner is told."""
     write_settings(tmp_path, window_settings())
@@ -102,6 +103,7 @@ async def test_a_summary_that_gains_nothing_is_not_stored(tmp_path: Path) -> Non
     assert "compaction" not in kinds(transcript_file(tmp_path))
 
 
+@pytest.mark.covers("A10-9", "ASK-4", "ASK-20")
 async def test_compact_by_hand_keeps_the_tail(tmp_path: Path) -> None:
     """After `/compact` the newest turns are there word for word, as after any other compaction."""
     write_settings(tmp_path, window_settings())
@@ -122,6 +124,7 @@ async def test_compact_by_hand_keeps_the_tail(tmp_path: Path) -> None:
     assert f"3: {LONG}" in shown
 
 
+@pytest.mark.covers("W8-2", "ASK-20")
 async def test_a_second_pass_makes_the_room_that_the_first_did_not(tmp_path: Path) -> None:
     """A long message keeps the exchange before it in view, until that turns out to be too much."""
     write_settings(tmp_path, compaction_settings(memoryFlush={"enabled": False}))
@@ -144,6 +147,7 @@ async def test_a_second_pass_makes_the_room_that_the_first_did_not(tmp_path: Pat
     assert [message_text(message) for message in model.requests[-1].messages][1:] == ["noted", last]
 
 
+@pytest.mark.covers("ASK-6")
 async def test_a_long_history_goes_on_where_the_last_attempt_broke_off(tmp_path: Path) -> None:
     """The parts that were read are in the transcript, also for another process, and no model sees them."""
     write_settings(tmp_path, compaction_settings(memoryFlush={"enabled": False}, maxSummaryTokens=300))
@@ -181,6 +185,7 @@ async def test_a_long_history_goes_on_where_the_last_attempt_broke_off(tmp_path:
     assert not any("Part one" in message_text(message) for message in later.requests[-1].messages)
 
 
+@pytest.mark.covers("W8-8", "ASK-19")
 async def test_configured_instructions_hold_in_automatic_compactions(tmp_path: Path) -> None:
     """What the owner always wants in a summary is asked for without `/compact`."""
     write_settings(tmp_path, compaction_settings(customInstructions="Write Portuguese."))
@@ -198,6 +203,7 @@ async def test_configured_instructions_hold_in_automatic_compactions(tmp_path: P
     model.assert_complete()
 
 
+@pytest.mark.covers("ASK-7", "ATT-18")
 async def test_a_nearly_full_context_is_told_once_in_each_cycle(tmp_path: Path) -> None:
     """Early enough for `/compact` with a focus; not again until history was compacted."""
     write_settings(tmp_path, compaction_settings(memoryFlush={"enabled": False}))
@@ -219,6 +225,7 @@ async def test_a_nearly_full_context_is_told_once_in_each_cycle(tmp_path: Path) 
     ]
 
 
+@pytest.mark.covers("A9-8", "W7-3", "W7-5", "W8-13", "ASK-11")
 async def test_totals_after_a_compaction_are_those_of_the_new_context(tmp_path: Path) -> None:
     """The index never shows the size of a context that is gone; `/new` begins with none."""
     write_settings(tmp_path, window_settings())
@@ -243,6 +250,7 @@ async def test_totals_after_a_compaction_are_those_of_the_new_context(tmp_path: 
 
 
 @pytest.mark.parametrize(("tokens", "told"), [(24_000, True), (64_000, False)])
+@pytest.mark.covers("A9-6")
 async def test_a_tight_window_is_told_when_the_agent_opens(tmp_path: Path, tokens: int, told: bool) -> None:
     """Under 32,000 tokens the owner learns how soon history will be compacted."""
     write_settings(tmp_path, window_settings(tokens))
@@ -250,6 +258,7 @@ async def test_a_tight_window_is_told_when_the_agent_opens(tmp_path: Path, token
         assert any(f"has only {tokens} tokens (from settings)" in notice for notice in agent.notices) is told
 
 
+@pytest.mark.covers("ASK-3")
 async def test_a_small_window_is_not_compacted_again_at_once(tmp_path: Path) -> None:
     """What a compaction keeps leaves room for a few turns, also where the usual tail would not."""
     settings = window_settings(16_000, enabled=False)
@@ -284,6 +293,7 @@ async def talk_to_the_line(agent: Any) -> None:
         await agent.respond(said(f"{number}: {LONG}"))
 
 
+@pytest.mark.covers("A9-7", "W7-1")
 async def test_images_that_a_person_sends_count(tmp_path: Path) -> None:
     """A few pictures fill a window like text does; they are not taken for nothing."""
     write_settings(tmp_path, window_settings(enabled=False))
@@ -310,6 +320,7 @@ def shown_tokens(status: str) -> float:
     return float(status.split("Context: ")[1].split("k/")[0]) * 1_000
 
 
+@pytest.mark.covers("W7-4", "A11-11", "ASK-1")
 async def test_an_automatic_compaction_tells_its_size_too(tmp_path: Path) -> None:
     """Should the answer behind it fail, the index shows the new context and not the one that is gone."""
     write_settings(tmp_path, window_settings())
@@ -326,6 +337,7 @@ async def test_an_automatic_compaction_tells_its_size_too(tmp_path: Path) -> Non
     assert record(tmp_path)["compactionCount"] == 1
 
 
+@pytest.mark.covers("A9-4")
 async def test_a_usage_of_zero_overwrites_nothing(tmp_path: Path) -> None:
     """A provider that counts nothing for once leaves the last known number; model and window are kept up."""
     model = ScriptedModel(says("one", usage=used(5_000)), says("two", usage=Usage()))
@@ -335,6 +347,7 @@ async def test_a_usage_of_zero_overwrites_nothing(tmp_path: Path) -> None:
     assert (record(tmp_path)["totalTokens"], record(tmp_path)["contextTokens"]) == (5_000, 128_000)
 
 
+@pytest.mark.covers("W8-7")
 async def test_two_equal_summaries_are_two_compactions(tmp_path: Path) -> None:
     """Nothing looks a summary up by its text: the second one counts from its own place."""
     branch = Branch([user("one"), answer("two"), user("three"), answer("four")])
@@ -349,6 +362,7 @@ async def test_two_equal_summaries_are_two_compactions(tmp_path: Path) -> None:
     assert not {"one", "two", "three", "four"} & set(shown)
 
 
+@pytest.mark.covers("W8-10", "ASK-17", "ASK-18")
 async def test_a_compaction_does_not_make_the_model_begin_anew(tmp_path: Path) -> None:
     """The rules come with every request, not in a note behind the summary that reads like a start."""
     write_settings(tmp_path, window_settings())
@@ -367,6 +381,7 @@ async def test_a_compaction_does_not_make_the_model_begin_anew(tmp_path: Path) -
     "words_of_an_overflow",
     ["prompt is too long: 210000 tokens > 200000 maximum", "413 context_length_exceeded, request_too_large"],
 )
+@pytest.mark.covers("W8-11")
 async def test_the_words_of_an_overflow_may_be_said(tmp_path: Path, words_of_an_overflow: str) -> None:
     """A person who quotes an error, and a model that explains it, make no room for anything."""
     model = ScriptedModel(says(f"It says: {words_of_an_overflow}"))
@@ -377,6 +392,7 @@ async def test_the_words_of_an_overflow_may_be_said(tmp_path: Path, words_of_an_
     assert not any(isinstance(event, CompactionEnded) for event in events)
 
 
+@pytest.mark.covers("W8-12", "A11-10", "ASK-21")
 async def test_a_failed_recovery_keeps_the_session_and_every_word(tmp_path: Path) -> None:
     """After a second overflow the conversation is where it was, under the same id, and goes on."""
     write_settings(tmp_path, window_settings())
@@ -401,6 +417,7 @@ async def test_a_failed_recovery_keeps_the_session_and_every_word(tmp_path: Path
     assert [text[:8] for text in user_texts(transcript_file(tmp_path))[3:]] == ["and now?", "once mor"]
 
 
+@pytest.mark.covers("A10-5", "ASK-16")
 async def test_a_message_that_waits_during_a_compaction_is_answered_once(tmp_path: Path) -> None:
     """Queued words survive the compaction of the turn before them, on disk and in order."""
     write_settings(tmp_path, window_settings())
@@ -415,6 +432,7 @@ async def test_a_message_that_waits_during_a_compaction_is_answered_once(tmp_pat
     assert user_texts(transcript_file(tmp_path))[3:] == ["one?", "two?"]
 
 
+@pytest.mark.covers("A10-2")
 async def test_a_large_session_is_compacted_and_opens_again(tmp_path: Path) -> None:
     """Six thousand messages with calls: a sensible cut, each counted at most twice, a sound file after it."""
     branch = Branch()

@@ -109,6 +109,7 @@ async def with_history(folder: Path, messages: int, work: Work) -> Work:
         return await work_of_a_turn(agent, work)
 
 
+@pytest.mark.covers("SEED-25")
 async def test_a_turn_waits_for_the_disk_where_a_promise_needs_it(tmp_path: Path) -> None:
     """Once for what a person said, once for what was answered; for nothing else is a thread given work.
 

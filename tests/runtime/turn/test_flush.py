@@ -64,6 +64,7 @@ def texts(request: ModelRequest) -> list[str]:
     return [message_text(message) for message in request.messages]
 
 
+@pytest.mark.covers("A12-11")
 async def test_much_text_is_flushed_however_large_the_window(tmp_path: Path) -> None:
     """Past the limit in bytes notes are saved early, and the cycle still has its own flush later."""
     write_settings(tmp_path, window_settings(forceFlushTranscriptBytes=20_000))
@@ -104,12 +105,14 @@ async def test_a_limit_of_zero_bytes_forces_nothing(tmp_path: Path) -> None:
     ("written", "read"),
     [(5_000, 5_000), ("2mib", 2_097_152), ("2mb", 2_000_000), (0, 0), ("soon", 2_097_152), (-1, 2_097_152)],
 )
+@pytest.mark.covers("A12-11")
 def test_bytes_are_read_as_other_programs_write_them(written: object, read: int) -> None:
     """A number, a number with a unit, and the default for anything else."""
     settings = MemoryFlushSettings.model_validate({"forceFlushTranscriptBytes": written})
     assert settings.force_flush_transcript_bytes == read
 
 
+@pytest.mark.covers("ASK-9")
 async def test_one_large_message_cannot_jump_over_the_flush(tmp_path: Path) -> None:
     """The message that just came counts: notes first, then the summary, then the answer to it."""
     write_settings(tmp_path, window_settings())
@@ -155,6 +158,7 @@ async def test_an_overflow_is_not_sent_again_to_be_flushed(tmp_path: Path) -> No
     assert "and now?" in flush
 
 
+@pytest.mark.covers("W9-7", "ASK-14")
 async def test_notes_of_a_flush_over_midnight_go_where_it_was_told(tmp_path: Path) -> None:
     """Begun before midnight and written after it: the file that was named gets them, and they are found."""
     write_settings(tmp_path, window_settings())
@@ -189,6 +193,7 @@ async def test_notes_of_a_flush_over_midnight_go_where_it_was_told(tmp_path: Pat
     )
 
 
+@pytest.mark.covers("A12-1", "A12-7", "A12-11", "W9-6", "ASK-15")
 async def test_the_owners_prompts_get_the_owners_date(tmp_path: Path) -> None:
     """`YYYY-MM-DD` is today where the owner is, in both texts, and the rules of a flush are added."""
     write_settings(
@@ -211,6 +216,7 @@ async def test_the_owners_prompts_get_the_owners_date(tmp_path: Path) -> None:
     assert flush.system.stable == model.requests[0].system.stable
 
 
+@pytest.mark.covers("A12-5", "W9-4")
 async def test_the_persons_message_is_untouched_by_the_flush_before_it(tmp_path: Path) -> None:
     """It is on disk before the flush, once, and follows as a turn of its own."""
     write_settings(tmp_path, window_settings())
@@ -234,6 +240,7 @@ async def test_the_persons_message_is_untouched_by_the_flush_before_it(tmp_path:
     assert user_texts(transcript_file(tmp_path)) == ["one", "two?"]
 
 
+@pytest.mark.covers("W9-3")
 async def test_turns_that_waited_are_flushed_like_any_other(tmp_path: Path) -> None:
     """Two messages at once run one after the other, and the second one's turn has its flush."""
     write_settings(tmp_path, window_settings())
@@ -272,6 +279,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 @pytest.mark.slow
+@pytest.mark.covers("ASK-13")
 async def test_two_processes_that_flush_at_once_lose_no_note(tmp_path: Path) -> None:
     """Sixteen flushes from two agents into one log: every line whole and once, the common one once."""
     write_settings(tmp_path, {"agents": {"defaults": {"memorySearch": {"enabled": False}}}})
@@ -286,6 +294,7 @@ async def test_two_processes_that_flush_at_once_lose_no_note(tmp_path: Path) -> 
     assert sorted(line for line in lines if line[:1] not in "#") == sorted([*wanted, "- known to all"])
 
 
+@pytest.mark.covers("A12-5", "A12-9")
 async def test_the_index_tells_when_and_in_which_cycle_notes_were_saved(tmp_path: Path) -> None:
     """The cycle is the one that the flush belongs to, not the one that the compaction behind it begins."""
     write_settings(tmp_path, window_settings())
@@ -313,6 +322,7 @@ RETAIN = "\n\n" + render("flush/retain")
 NEARLY_FULL = Usage(input_tokens=8_490, output_tokens=10)
 
 
+@pytest.mark.covers("ATT-9")
 async def test_what_is_told_behind_a_flush_is_no_open_question(tmp_path: Path) -> None:
     """A fact behind a flush that ended with an open question has a heading, and so has the next flush."""
     clock = Clock(START)
@@ -346,6 +356,7 @@ async def test_what_is_told_behind_a_flush_is_no_open_question(tmp_path: Path) -
     assert "> We decided to sell the red boat." in reply.text
 
 
+@pytest.mark.covers("ATT-9")
 async def test_an_answer_is_quoted_before_its_question(tmp_path: Path) -> None:
     """A fresh session finds the fact that was noted, not the question that was noted before it.
 
@@ -396,6 +407,7 @@ def test_the_prompt_shows_lines_that_can_be_read() -> None:
 
 
 @pytest.mark.parametrize("prompt", ["", "Save what matters to memory/YYYY-MM-DD.md."])
+@pytest.mark.covers("SEED-26")
 async def test_a_flush_is_asked_for_lines_of_the_bank(tmp_path: Path, prompt: str) -> None:
     """Behind our request and behind the owner's own; what it notes is proposed; without a bank nothing is."""
     asked: dict[bool, str] = {}
@@ -499,6 +511,7 @@ REFUSED = ModelAuthError("The key was refused.")
         ),
     ],
 )
+@pytest.mark.covers("A12-6")
 async def test_a_log_that_cannot_be_written_is_a_failed_flush(
     tmp_path: Path, flush: list[ScriptedStep], problem: str
 ) -> None:
@@ -526,6 +539,7 @@ async def test_a_log_that_cannot_be_written_is_a_failed_flush(
     assert [(data["status"], data["problem"]) for data in recorded] == [("failed", problem)]
 
 
+@pytest.mark.covers("A12-11", "ASK-13")
 async def test_a_flush_has_one_tool_whatever_the_model_calls(tmp_path: Path) -> None:
     """Reading or writing elsewhere is an error result, and an answer in words writes nothing."""
     write_settings(tmp_path, window_settings())

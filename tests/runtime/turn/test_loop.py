@@ -109,6 +109,7 @@ async def run(
     return answer, events
 
 
+@pytest.mark.covers("A17-1")
 async def test_parallel_calls_run_together_and_are_answered_in_order() -> None:
     """The first call waits for the second, and its result still stands first."""
     model = ScriptedModel(
@@ -136,6 +137,7 @@ async def test_parallel_calls_run_together_and_are_answered_in_order() -> None:
         (("wait", {"name": "broken"}), "The tool 'wait' failed: ZeroDivisionError: by zero"),
     ],
 )
+@pytest.mark.covers("A17-5")
 async def test_a_call_that_goes_wrong_is_an_error_result_and_the_turn_goes_on(
     call: tuple[str, dict[str, str]], expected: str
 ) -> None:

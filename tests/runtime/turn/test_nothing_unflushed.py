@@ -126,6 +126,7 @@ def _nothing_is_uncovered(flushes: list[str], sizes: list[int]) -> None:
 
 @settings(max_examples=3)
 @given(**FLUSHES_AND_SIZES)
+@pytest.mark.covers("ATT-3")
 def test_nothing_is_compacted_before_it_was_flushed(flushes: list[str], sizes: list[int]) -> None:
     """However long the messages are, and whatever comes of the flushes."""
     _nothing_is_uncovered(flushes, sizes)
@@ -142,6 +143,7 @@ def test_nothing_is_compacted_before_it_was_flushed_in_more_examples(
 
 
 @pytest.mark.parametrize("arguments", [{"txt": "- lost"}, {"text": " "}, {"text": {"a": 1}}])
+@pytest.mark.covers("ATT-3")
 async def test_notes_that_could_not_be_used_are_extracted(tmp_path: Path, arguments: dict[str, Any]) -> None:
     """A call that was refused and a `NO_REPLY` behind it are no "nothing to save"."""
     write_settings(tmp_path, window_settings())

@@ -6,6 +6,8 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from nacre.runtime.contracts.events import Event, FlushEnded, ReplyReady, Warned
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import message_text
@@ -16,6 +18,7 @@ def warnings(events: list[Event]) -> list[str]:
     return [event.message for event in events if isinstance(event, Warned)]
 
 
+@pytest.mark.covers("A1-9")
 async def test_a_file_that_was_cut_is_told_once(tmp_path: Path) -> None:
     """The owner learns that MEMORY.md no longer fits, on the first turn and not on each."""
     async with opened(tmp_path, ScriptedModel(says("one"), says("two"))) as agent:

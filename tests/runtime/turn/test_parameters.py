@@ -19,6 +19,7 @@ def depth() -> str:
     return "four metres"
 
 
+@pytest.mark.covers("A10-4")
 async def test_the_settings_are_for_each_turn_and_a_call_replaces_them(tmp_path: Path) -> None:
     """A call without parameters of its own has those of the settings."""
     params = {"temperature": 0.2, "reasoningEffort": "low"}
@@ -54,6 +55,7 @@ async def test_a_choice_of_a_tool_that_is_not_here_is_refused(tmp_path: Path) ->
     assert len(model.requests) == 1
 
 
+@pytest.mark.covers("A10-4")
 def test_a_provider_gets_them_in_its_fields() -> None:
     """A choice of tools is sent only beside tools."""
     parameters = ModelParameters(reasoning_effort="low", tool_choice="depth")

@@ -137,6 +137,7 @@ def test_time_must_be_up_or_the_window_nearly_full() -> None:
     assert pruned(conversation(*LARGE), idle_seconds=31.0, ttl="30s")
 
 
+@pytest.mark.covers("W11-2")
 def test_pruning_fires_in_a_busy_session_too() -> None:
     """W11-2: at four fifths of the flush line, 22,400 of 28,000 tokens here, although time is never up."""
     assert BUDGET.flush_at == 28_000
@@ -166,6 +167,7 @@ def test_tokens_count_where_characters_say_too_little() -> None:
     assert pruned(conversation(result("r1", 10_000)), tokens=12_000) == {"r1": TRIMMED}
 
 
+@pytest.mark.covers("A14-1")
 def test_the_last_three_messages_of_the_model_protect_what_follows() -> None:
     """Results behind the third last stay; with fewer answers nothing is old; 0 protects nothing."""
     items = [person("u"), answer("a"), LARGE[0], answer("b"), LARGE[2], answer("c"), result("r4", 20_000)]
@@ -175,12 +177,14 @@ def test_the_last_three_messages_of_the_model_protect_what_follows() -> None:
     assert set(pruned(items, keepLastAssistants=0)) == {"r1", "r3", "r4"}
 
 
+@pytest.mark.covers("A14-1")
 def test_nothing_before_the_persons_first_words_is_touched() -> None:
     """What a program put in front is not old talk."""
     items = [LARGE[0], answer("a"), *conversation(LARGE[2])]
     assert pruned(items) == {"r3": TRIMMED}
 
 
+@pytest.mark.covers("A14-1")
 def test_hard_clear_takes_the_oldest_first_until_half_is_free() -> None:
     """From 0.5 on and with 50,000 characters of old results; the newer ones keep their head and tail."""
     many = [result(f"r{number:02d}", 4_000) for number in range(20)]
@@ -210,6 +214,7 @@ def test_what_was_pruned_before_stays_as_it_is() -> None:
     assert "long enough" in why_not(conversation(*LARGE), recorded=again, tokens=20_000)
 
 
+@pytest.mark.covers("A14-1")
 def test_results_with_images_and_made_up_results_are_left_alone() -> None:
     """A picture cannot be trimmed; the result that stands for a missing one has its caller's id."""
     made_up = result("a", 30_000)
@@ -230,6 +235,7 @@ def test_results_with_images_and_made_up_results_are_left_alone() -> None:
         (("*_search",), (), "memory_search_x", False),
     ],
 )
+@pytest.mark.covers("A14-1")
 def test_tools_are_chosen_by_name(
     allow: tuple[str, ...], deny: tuple[str, ...], name: str, expected: bool
 ) -> None:
@@ -240,6 +246,7 @@ def test_tools_are_chosen_by_name(
         assert "old enough" in why_not(conversation(result("r1", 60_000, tool=name)), tools=chosen)
 
 
+@pytest.mark.covers("A14-1")
 def test_a_trim_joins_blocks_and_says_what_is_missing() -> None:
     """Head and tail go over the seams of blocks, as if they were lines of one text."""
     message = ToolResultMessage(
@@ -337,6 +344,7 @@ async def talk(state_dir: Path, clock: Clock, model: ScriptedModel, *words: str,
     model.assert_complete()
 
 
+@pytest.mark.covers("A14-2", "W11-1")
 async def test_pruned_results_stay_pruned_byte_for_byte_also_after_a_restart(tmp_path: Path) -> None:
     """W11-1: the request after a pruning begins like the pruned one, so that the provider's cache holds."""
     write_settings(tmp_path, settings())
@@ -367,6 +375,7 @@ async def test_pruned_results_stay_pruned_byte_for_byte_also_after_a_restart(tmp
     assert stored_results(tmp_path) == [PAGE.rstrip("\n")] * 3
 
 
+@pytest.mark.covers("A14-1")
 async def test_time_is_up_once_and_then_waits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The call after a pruning has touched the prompt anew; the log says so with numbers."""
     caplog.set_level(logging.INFO, logger="nacre.runtime.turn.shortening")
@@ -388,6 +397,7 @@ async def test_time_is_up_once_and_then_waits(tmp_path: Path, caplog: pytest.Log
     assert any(text.startswith("pruned agent:main:main (ttl): 1 results") for text in told)
 
 
+@pytest.mark.covers("W11-2")
 async def test_pruning_makes_room_before_a_compaction_is_due(tmp_path: Path) -> None:
     """What was saved is taken off the provider's last count: a window that has room is not compacted."""
     write_settings(tmp_path, settings())
@@ -428,6 +438,7 @@ async def test_an_image_is_sent_in_its_own_turn_and_three_more(tmp_path: Path) -
     assert base64.b64encode(data).decode() in transcript_file(tmp_path).read_text()
 
 
+@pytest.mark.covers("A14-1")
 async def test_without_the_mode_nothing_is_pruned(tmp_path: Path) -> None:
     """Off is the default."""
     write_settings(tmp_path, {"agents": {"defaults": {"contextTokens": 32_000}}})
@@ -439,6 +450,7 @@ async def test_without_the_mode_nothing_is_pruned(tmp_path: Path) -> None:
     assert results(model.requests[0]) == [PAGE.rstrip("\n")]
 
 
+@pytest.mark.covers("W11-1", "SEED-23")
 async def test_cleared_results_never_reach_the_provider(tmp_path: Path) -> None:
     """On the wire old results are their placeholder; the last one, and all in the transcript, are whole."""
     pruning = settings(softTrimRatio=0.01, hardClearRatio=0.02, minPrunableToolChars=100)

@@ -114,6 +114,7 @@ def said(number: int) -> str:
     return f"word{number} " * 9
 
 
+@pytest.mark.covers("A11-1", "A11-2")
 async def test_each_part_is_read_with_the_summary_of_those_before() -> None:
     """Two messages fit a part: three requests, in order, each message in exactly one of them."""
     model = ScriptedModel(summary("one"), summary("two"), summary("three"))
@@ -184,6 +185,7 @@ async def test_what_is_remembered_holds_for_a_history_that_grew() -> None:
     changed.assert_complete()
 
 
+@pytest.mark.covers("A11-5", "ASK-5")
 async def test_a_part_that_the_model_calls_too_long_is_halved() -> None:
     """A model whose own count is larger gets smaller parts of what is left."""
     model = ScriptedModel(fails(ContextOverflow("too long")), summary("one"), summary("two"))
@@ -194,6 +196,7 @@ async def test_a_part_that_the_model_calls_too_long_is_halved() -> None:
     assert text == "## Goal\ntwo"
 
 
+@pytest.mark.covers("ASK-5")
 async def test_halving_comes_to_an_end() -> None:
     """After two halvings the model's word is final."""
     model = ScriptedModel(*[fails(ContextOverflow("too long"))] * 3)
@@ -218,6 +221,7 @@ class Stalling:
         await asyncio.Event().wait()
 
 
+@pytest.mark.covers("ASK-6")
 async def test_a_part_that_does_not_end_is_given_up_and_the_others_are_kept() -> None:
     """Each part has its own time; what was read before the stall is there for the next attempt."""
     known: dict[str, str] = {}
@@ -239,6 +243,7 @@ async def test_a_part_that_does_not_end_is_given_up_and_the_others_are_kept() ->
         (says("I am sorry, I cannot help with that."), "it had none of the headings"),
     ],
 )
+@pytest.mark.covers("W8-6")
 async def test_an_answer_that_is_no_summary_gets_a_second_try(bad: ScriptedStep, told: str) -> None:
     """The model is told what was wrong; a second answer of that kind is a failure, never a summary."""
     model = ScriptedModel(bad, summary("Bees"))
@@ -257,6 +262,7 @@ ENGLISH = "## Goal\n" + "The bees need sugar before the frost, and it will be bo
 
 
 @pytest.mark.parametrize("talk", [RUSSIAN, CHINESE])
+@pytest.mark.covers("ASK-19")
 async def test_a_summary_in_another_writing_gets_a_second_try(talk: str) -> None:
     """A conversation in Cyrillic or Chinese is not summarised in English without a word about it."""
     model = ScriptedModel(says(ENGLISH), says(f"## Goal\n{talk}"))
@@ -272,6 +278,7 @@ async def test_a_summary_in_another_writing_gets_a_second_try(talk: str) -> None
     assert await summariser(stubborn.stream, part_tokens=500).summarise(plan(talk)) == ENGLISH.strip()
 
 
+@pytest.mark.covers("W8-8")
 async def test_instructions_are_in_every_request() -> None:
     """Parts of the history and the beginning of a cut turn alike: what the owner wants holds everywhere."""
     model = ScriptedModel(summary("one"), summary("two"), says("## Original Request\nSugar"))
@@ -281,6 +288,7 @@ async def test_instructions_are_in_every_request() -> None:
     assert all("Write it in Portuguese." in prompt for prompt in prompts(model))
 
 
+@pytest.mark.covers("A11-2", "ASK-20")
 async def test_a_previous_summary_that_is_too_large_is_distilled() -> None:
     """Another program's summary of any length is read in parts like the history; nothing of it is cut off."""
     model = ScriptedModel(*[summary(str(number)) for number in range(9)])
@@ -322,6 +330,7 @@ def texts(messages: list[Message], most_tokens: int) -> list[str]:
     return [piece.text for piece in pieces_of(messages, most_tokens=most_tokens, count_tokens=words)]
 
 
+@pytest.mark.covers("A11-3")
 def test_a_call_and_its_results_are_one_piece() -> None:
     """Also when somebody spoke in between, and with other messages around them."""
     messages: list[Message] = [
@@ -347,6 +356,7 @@ def test_an_extract_reads_everything_at_once_and_counts_nothing() -> None:
     assert pieces_of([user("")], most_tokens=sys.maxsize, count_tokens=count) == []
 
 
+@pytest.mark.covers("A11-3")
 def test_calls_without_results_hold_nothing_back() -> None:
     """A call that was aborted or never answered does not tie what follows to it."""
     messages: list[Message] = [answer("hm", "c1", stop_reason="aborted"), user("again"), answer("ok")]
@@ -368,6 +378,7 @@ MESSAGE = st.tuples(st.sampled_from(["user", "answer", "tools", "late"]), st.int
 
 @settings(max_examples=150, deadline=None)
 @given(talk=st.lists(MESSAGE, max_size=12), most_tokens=st.integers(1, 60), other_tokens=st.integers(1, 60))
+@pytest.mark.covers("A11-1")
 def test_pieces_keep_every_word_in_order(
     talk: list[tuple[str, int]], most_tokens: int, other_tokens: int
 ) -> None:
@@ -479,6 +490,7 @@ async def test_an_extract_follows_answers_that_cannot_be_used(steps: list[Script
 
 
 @pytest.mark.parametrize("error", [ModelAuthError("no key"), ModelUnavailable("gone")])
+@pytest.mark.covers("W8-9")
 async def test_a_provider_that_is_away_is_no_reason_for_an_extract(error: ModelError) -> None:
     """The history waits for it, whole."""
     _, model = rung("a/large", fails(error))
@@ -495,6 +507,7 @@ async def test_a_history_that_may_wait_is_not_extracted_for_a_slow_model() -> No
         await climbed(model, must_shrink=False)
 
 
+@pytest.mark.covers("W8-9", "ASK-2")
 async def test_when_nobody_can_all_reasons_are_told() -> None:
     """The last failure's kind, with the words of every model and of the extractor."""
     _, first = rung("a/small", fails(ModelAuthError("no key")))
@@ -503,6 +516,7 @@ async def test_when_nobody_can_all_reasons_are_told() -> None:
         await climbed(first, second)
 
 
+@pytest.mark.covers("A11-5", "ASK-5")
 def test_a_model_is_given_what_its_own_window_holds() -> None:
     """Prompt, summary before, part and answer fit together; the owner's bound on a summary holds."""
     budget = ContextBudget(

@@ -73,6 +73,7 @@ def headings(prompt: str) -> list[str]:
     return [line[3:] for line in files.splitlines() if line.startswith("## ") and line.endswith(".md")]
 
 
+@pytest.mark.covers("A1-7", "A1-8", "A2-8")
 async def test_files_stand_under_their_names(tmp_path: Path) -> None:
     """Each with its text, the most stable first; one that is not there is marked, an empty one left out."""
     for name in ("AGENTS.md", "USER.md", "MEMORY.md"):
@@ -96,6 +97,7 @@ async def test_files_stand_under_their_names(tmp_path: Path) -> None:
         ((), []),
     ],
 )
+@pytest.mark.covers("A1-1", "A1-2", "A1-3")
 async def test_the_curated_memory_has_one_place(
     tmp_path: Path, names: tuple[str, ...], shown: list[str]
 ) -> None:
@@ -110,6 +112,7 @@ async def test_the_curated_memory_has_one_place(
     assert "text of" not in await stable(tmp_path, GROUP)
 
 
+@pytest.mark.covers("A1-9", "A1-10", "ASK-25")
 async def test_a_file_over_its_limit_is_cut_and_told(tmp_path: Path) -> None:
     """Head and tail stay, the mark stands between them, and one sentence names file and limit."""
     (tmp_path / "SOUL.md").write_text(f"head{'x' * 20_000}tail", encoding="utf-8")
@@ -129,6 +132,7 @@ async def test_a_file_over_its_limit_is_cut_and_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("written", "limit"), [(None, 20_000), (12_345, 12_345), (-1, 20_000), ("many", 20_000)]
 )
+@pytest.mark.covers("A1-10", "A1-11")
 async def test_the_owner_says_how_much_of_a_file(tmp_path: Path, written: object, limit: int) -> None:
     """`bootstrapMaxChars`; what is no number of characters is the default."""
     settings = AgentSettings.model_validate({} if written is None else {"bootstrapMaxChars": written})
@@ -166,11 +170,13 @@ async def test_what_nobody_has_changed_fits_a_small_window(tmp_path: Path, windo
     assert (await prompt_of(workspace)).notices == ()
 
 
+@pytest.mark.covers("A2-4")
 async def test_tools_are_listed_under_the_names_they_are_called_by(tmp_path: Path) -> None:
     """In the order and the letters in which the request offers them."""
     assert "- `Read`: Reads a file.\n- `append`: Adds to a file.\n" in await stable(tmp_path)
 
 
+@pytest.mark.covers("A2-2", "A2-3", "A2-12")
 async def test_a_group_gets_its_own_rules(tmp_path: Path) -> None:
     """Tools stay, without the workspace's path; memory recall and writing memory go; manners come."""
     private, group = await stable(tmp_path), await stable(tmp_path, GROUP)
@@ -186,6 +192,7 @@ async def test_a_group_gets_its_own_rules(tmp_path: Path) -> None:
     assert "## Manners" in group
 
 
+@pytest.mark.covers("A1-2")
 async def test_a_brought_memory_gets_no_second_one_beside_it(tmp_path: Path) -> None:
     """A workspace whose memory is `memory.md` is not new, and its memory stays the one that is read."""
     (tmp_path / "memory.md").write_text("We sail at nine.", encoding="utf-8")
@@ -198,6 +205,7 @@ async def test_a_brought_memory_gets_no_second_one_beside_it(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("kind", ["group", "channel", "something"])
+@pytest.mark.covers("A1-13", "W2-1")
 async def test_memory_md_never_reaches_a_group(tmp_path: Path, kind: str) -> None:
     """W2-1: a group, a channel and a chat of unknown kind get no private file, also as the owner's."""
     model = ScriptedModel(says("Good."))
@@ -212,6 +220,7 @@ async def test_memory_md_never_reaches_a_group(tmp_path: Path, kind: str) -> Non
     assert "secret of" not in repr(request)
 
 
+@pytest.mark.covers("W2-2")
 async def test_code_and_not_words_keeps_memory_from_a_group(tmp_path: Path) -> None:
     """W2-2: an AGENTS.md that orders to read and tell everything opens nothing to a group."""
     model = ScriptedModel(
@@ -232,6 +241,7 @@ async def test_code_and_not_words_keeps_memory_from_a_group(tmp_path: Path) -> N
     assert "secret of" not in "".join(message_text(result) for result in results)
 
 
+@pytest.mark.covers("A2-5", "W3-1", "ASK-15")
 async def test_the_model_is_told_the_date_and_not_only_the_zone(tmp_path: Path) -> None:
     """W3-1: the owner's date moves on over midnight; it is told behind the prompt, which stays."""
     clock = Clock(START)
@@ -248,6 +258,7 @@ async def test_the_model_is_told_the_date_and_not_only_the_zone(tmp_path: Path) 
     assert "Today is Sunday, 2026-03-15. Time zone: Europe/Berlin." in told
 
 
+@pytest.mark.covers("A2-9", "A2-10")
 def test_channel_chat_and_model_are_named() -> None:
     """The line that moves with the chat; a channel without a name is said to be unknown."""
     now = START + timedelta(minutes=1)
@@ -273,6 +284,7 @@ async def test_a_file_that_changes_between_two_turns_is_read_in_the_next_one(tmp
     assert message_text(fourth.messages[-2]) == "ok"
 
 
+@pytest.mark.covers("ATT-5")
 async def test_a_group_does_not_learn_where_the_workspace_lies(tmp_path: Path) -> None:
     """The path has the account's name in it; groups and strangers read names from the workspace downwards."""
     for inbound in (said("hi", chat_kind="group", chat_id="club"), said("hi", is_owner=False, sender_id="x")):
@@ -410,6 +422,7 @@ async def test_a_part_that_fails_costs_no_turn(tmp_path: Path) -> None:
     assert len(asked) == 2
 
 
+@pytest.mark.covers("A2-13")
 async def test_instructions_come_first_and_are_for_every_chat(tmp_path: Path) -> None:
     """They are the simplest of the parts."""
     model = ScriptedModel(says("one"), says("two"))

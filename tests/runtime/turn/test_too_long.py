@@ -118,6 +118,7 @@ def shown(model: RealWindow) -> list[str]:
     return [message_text(message) for message in model.requests[-1].messages]
 
 
+@pytest.mark.covers("A11-6", "ATT-1")
 async def test_a_strangers_megabyte_costs_nobody_a_group(tmp_path: Path) -> None:
     """It is answered, the others talk on, every word is on disk, and nothing was refused or summarised."""
     write_settings(tmp_path, window_settings())
@@ -151,6 +152,7 @@ async def test_the_same_is_sent_in_each_request_also_after_a_restart(tmp_path: P
     assert shown(model)[: len(before)] == before
 
 
+@pytest.mark.covers("A11-6")
 async def test_the_whole_can_be_read_page_by_page(tmp_path: Path) -> None:
     """`read` goes on where the beginning ends; another session has nothing of that name."""
     write_settings(tmp_path, window_settings())
@@ -250,6 +252,7 @@ def _is_answered(windows: list[int], messages: list[tuple[str, int]]) -> None:
 
 @settings(max_examples=3)
 @given(**WINDOWS_AND_MESSAGES)
+@pytest.mark.covers("ATT-1")
 def test_any_sequence_of_sizes_leaves_a_usable_session(
     windows: list[int], messages: list[tuple[str, int]]
 ) -> None:

@@ -46,6 +46,7 @@ def note(text: str) -> list[ScriptedStep]:
     ]
 
 
+@pytest.mark.covers("A12-1", "A12-2", "A12-8", "W9-1")
 async def test_crossing_the_soft_threshold_flushes_once_and_silently(tmp_path: Path) -> None:
     """The note goes into today's log of the owner's zone; nobody reads the flush."""
     write_settings(tmp_path, window_settings())
@@ -97,6 +98,7 @@ async def test_over_the_line_history_becomes_a_summary_after_a_flush(tmp_path: P
     assert len(user_texts(transcript_file(tmp_path))) == 4
 
 
+@pytest.mark.covers("A12-3", "A12-9", "W9-5", "ASK-10", "SEED-16")
 async def test_three_cycles_flush_three_times(tmp_path: Path) -> None:
     """Every cycle between two compactions has exactly one flush."""
     write_settings(tmp_path, window_settings())
@@ -154,6 +156,7 @@ async def test_a_flush_that_the_model_refuses_is_written_by_extraction(tmp_path:
         [fails(ModelAuthError("no key"), purpose="compaction")],
     ],
 )
+@pytest.mark.covers("W8-6", "W8-9", "ASK-2")
 async def test_a_summary_that_failed_is_never_stored(tmp_path: Path, summary: list[ScriptedStep]) -> None:
     """Refused: the history stays whole and the turn goes on."""
     write_settings(tmp_path, window_settings())
@@ -212,6 +215,7 @@ async def test_a_model_that_cannot_write_summaries_is_replaced_by_an_extract(
     assert "compaction" in kinds(transcript_file(tmp_path))
 
 
+@pytest.mark.covers("A11-8", "A11-9", "ASK-9")
 async def test_an_overflow_flushes_compacts_and_asks_once_more(tmp_path: Path) -> None:
     """A window that the provider calls too small in mid-turn is made smaller, and the answer comes."""
     write_settings(tmp_path, window_settings())
@@ -233,6 +237,7 @@ async def test_an_overflow_flushes_compacts_and_asks_once_more(tmp_path: Path) -
     assert events[-1].reply.text == "now it fits"
 
 
+@pytest.mark.covers("A10-6", "A11-8", "ATT-18")
 async def test_a_second_overflow_in_a_turn_is_told(tmp_path: Path) -> None:
     """One compaction and one retry; then the error, with every word still on disk."""
     write_settings(tmp_path, window_settings())
@@ -254,6 +259,7 @@ async def test_a_second_overflow_in_a_turn_is_told(tmp_path: Path) -> None:
     assert len(user_texts(transcript_file(tmp_path))) == 4
 
 
+@pytest.mark.covers("A10-9", "A15-1")
 async def test_compact_with_a_focus_flushes_and_compacts_by_hand(tmp_path: Path) -> None:
     """`/compact bees` saves notes, asks for a summary with that focus, and says what it gained."""
     write_settings(tmp_path, window_settings())
@@ -273,6 +279,7 @@ async def test_compact_with_a_focus_flushes_and_compacts_by_hand(tmp_path: Path)
     assert "bees" in message_text(model.requests[-1].messages[0])
 
 
+@pytest.mark.covers("ASK-9")
 async def test_leaving_a_session_saves_what_was_said_since_the_last_flush(tmp_path: Path) -> None:
     """`/new` flushes once more although this cycle had its flush."""
     write_settings(tmp_path, window_settings())
@@ -293,6 +300,7 @@ async def test_leaving_a_session_saves_what_was_said_since_the_last_flush(tmp_pa
     assert "- on leaving" in (tmp_path / "workspace" / TODAY).read_text()
 
 
+@pytest.mark.covers("A12-1", "A12-6")
 async def test_flush_switched_off_is_never_asked_for(tmp_path: Path) -> None:
     """The setting holds on every path."""
     write_settings(tmp_path, window_settings(enabled=False))
@@ -332,6 +340,7 @@ LONG_MEASURING = "The hive needs sugar before the frost comes. "
 
 
 @pytest.mark.parametrize("tokens", [0, -500, 10**12])
+@pytest.mark.covers("A9-1", "A9-8", "ASK-25")
 async def test_a_usage_that_cannot_be_is_not_believed(tmp_path: Path, tokens: int) -> None:
     """Sums over many calls, zeros and nonsense neither flush nor compact a short conversation."""
     model = ScriptedModel(*[says("ok", usage=Usage(input_tokens=tokens))] * 3)
@@ -356,7 +365,7 @@ async def test_a_usage_over_the_window_counts_when_the_estimate_agrees(tmp_path:
     )
     async with opened(tmp_path, model) as agent:
         for _ in range(2):
-            await agent.respond(said(LONG_MEASURING * 560))
+            await agent.respond(said(LONG_MEASURING * 520))
         events = await events_of(agent, said("hi"))
     model.assert_complete()
 

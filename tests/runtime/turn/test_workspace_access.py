@@ -50,6 +50,7 @@ def filling() -> list[ScriptedStep]:
 
 
 @pytest.mark.parametrize("access", ["ro", "none"])
+@pytest.mark.covers("A12-6", "SEED-16", "PART-9")
 async def test_nobody_is_asked_for_notes(tmp_path: Path, access: str) -> None:
     """No flush, no extract and no last note; history is compacted, and the reason is told once."""
     write_settings(tmp_path, settings(workspaceAccess=access))
@@ -103,6 +104,7 @@ async def test_read_only_shows_notes_and_refuses_to_change_them(tmp_path: Path) 
     assert (tmp_path / "workspace" / TODAY).read_text() == "- The boat is called Wren.\n"
 
 
+@pytest.mark.covers("SEED-16")
 async def test_without_access_no_note_is_seen(tmp_path: Path) -> None:
     """No memory in the prompt, no log, no tool that leads to a file; who the assistant is stays."""
     async with opened(tmp_path, ScriptedModel()) as agent:
@@ -130,6 +132,7 @@ async def test_without_access_no_note_is_seen(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("mode", "main", "group"), [("off", True, True), ("non-main", True, False), ("all", False, False)]
 )
+@pytest.mark.covers("PART-33")
 async def test_the_mode_says_whom_it_binds(tmp_path: Path, mode: str, main: bool, group: bool) -> None:
     """As in OpenClaw, `non-main` leaves the owner's main session alone, and `off` everybody."""
     write_settings(tmp_path, settings(mode=mode, workspaceAccess="ro"))

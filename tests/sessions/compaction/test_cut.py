@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nacre.sessions.compaction.cut import CompactionPlan, NothingToCompact, plan_compaction
 from nacre.sessions.contracts.messages import message_text
 from nacre.sessions.view.transcript import build_transcript
@@ -27,6 +29,7 @@ def turns(count: int, size: int = 6) -> Branch:
     return branch
 
 
+@pytest.mark.covers("A10-1")
 def test_the_cut_keeps_about_the_recent_tokens() -> None:
     """The newest messages up to the wanted size stay, everything older is to be summarised."""
     found = plan(turns(5), 40)
@@ -43,6 +46,7 @@ def test_the_cut_keeps_about_the_recent_tokens() -> None:
     assert (found.tokens_before, found.previous_summary) == (99, None)
 
 
+@pytest.mark.covers("A10-1")
 def test_what_fits_is_not_compacted() -> None:
     """A session smaller than what would be kept has nothing to compact, and the reason says so."""
     found = planned(turns(2), 1000)
@@ -51,6 +55,7 @@ def test_what_fits_is_not_compacted() -> None:
     assert isinstance(planned(Branch(), 10), NothingToCompact)
 
 
+@pytest.mark.covers("A10-1")
 def test_a_call_is_never_parted_from_its_result() -> None:
     """A cut that would fall on a result moves on to the next message that may begin the kept part."""
     branch = Branch(
@@ -62,6 +67,7 @@ def test_a_call_is_never_parted_from_its_result() -> None:
     assert len(found.turn_prefix) == 3
 
 
+@pytest.mark.covers("A11-3")
 def test_a_late_result_holds_the_cut_back() -> None:
     """Where a user message stands between a call and its result, the cut stays before the call."""
     branch = turns(2)
@@ -71,6 +77,7 @@ def test_a_late_result_holds_the_cut_back() -> None:
     assert plan(branch, 10).first_kept_entry_id == "e5"
 
 
+@pytest.mark.covers("W8-4")
 def test_a_giant_last_result_still_has_a_legal_cut() -> None:
     """When no cut lies behind the wanted place, the last one before it is taken, not the first of all."""
     branch = turns(3)
@@ -84,6 +91,7 @@ def test_a_giant_last_result_still_has_a_legal_cut() -> None:
     assert [message_text(message) for message in found.turn_prefix] == ["go", "", "done"]
 
 
+@pytest.mark.covers("A10-1")
 def test_the_request_of_a_split_turn_stays_verbatim() -> None:
     """When a long turn is cut in its middle, the user's request is in the next context, word for word."""
     branch = Branch([user("the request")])
@@ -131,6 +139,7 @@ def test_records_before_the_first_kept_message_are_kept_with_it() -> None:
     assert plan(branch, 10).first_kept_entry_id == "e5"
 
 
+@pytest.mark.covers("A10-11", "W8-3", "ASK-3")
 def test_the_second_compaction_begins_at_the_first_ones_tail() -> None:
     """What the first compaction kept is summarised or kept by the second, never lost."""
     branch = turns(4)
@@ -155,6 +164,7 @@ def test_a_compaction_without_its_kept_part_covers_all_before_it() -> None:
     assert [message_text(message) for message in plan(branch, 8).to_summarise] == ["b1", "yes", "b2", "yes"]
 
 
+@pytest.mark.covers("W8-2")
 def test_right_after_a_compaction_there_is_nothing_to_do() -> None:
     """With the same wanted size a second compaction in a row finds nothing; a smaller one does."""
     branch = turns(6)

@@ -34,6 +34,7 @@ def compaction(summary: str) -> Compaction:
     return Compaction(summary=summary, first_kept_entry_id="x", tokens_before=1)
 
 
+@pytest.mark.covers("A11-4")
 def test_tool_failures_are_listed_with_their_codes() -> None:
     """White space is collapsed, long text is cut, an empty failure says that it failed."""
     facts = facts_of(
@@ -49,6 +50,7 @@ def test_tool_failures_are_listed_with_their_codes() -> None:
     assert facts.tool_failures[2] == f"shell: {'x' * 239}…"
 
 
+@pytest.mark.covers("A11-4")
 def test_a_failure_counts_once_and_eight_are_shown() -> None:
     """A second result of the same call is no second failure; of ten failures two are only counted."""
     twice = facts_of(None, [failed("a", "one"), failed("a", "one")])
@@ -59,11 +61,13 @@ def test_a_failure_counts_once_and_eight_are_shown() -> None:
     assert many.tool_failures[-1] == "...and 2 more"
 
 
+@pytest.mark.covers("A11-4")
 def test_without_failures_nothing_is_added() -> None:
     """Results that went well leave no heading behind."""
     assert with_facts("## Goal\nBees", facts_of(None, [result("a", "fine")])) == "## Goal\nBees"
 
 
+@pytest.mark.covers("ASK-19")
 def test_identifiers_that_the_summary_lost_are_appended() -> None:
     """Those that its own words hold are not said twice; tool output is no source of them."""
     facts = facts_of(
@@ -117,6 +121,7 @@ def test_texts_are_skipped_only_where_nothing_would_be_found(text: str) -> None:
     assert read_anyway - {"#9"} == found - {"#9"}
 
 
+@pytest.mark.covers("W8-5")
 def test_failures_and_lists_are_taken_off_before_the_next_summary() -> None:
     """A summary does not grow by lists of lists; an open ask stays until a model settles it."""
     facts = SummaryFacts(
@@ -140,6 +145,7 @@ def planned(branch: Branch) -> CompactionPlan:
 
 
 @pytest.mark.parametrize("partly", ["", "I am just"])
+@pytest.mark.covers("ASK-17")
 def test_an_ask_whose_answer_was_broken_off_is_named(partly: str) -> None:
     """Aborted with a word said or without: the request stands below the summary, asked ones do not."""
     branch = Branch(

@@ -6,6 +6,7 @@ it; so the newest summary stands at the end of one chain that covers all that is
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from nacre.sessions.compaction.cut import CompactionPlan, plan_compaction
@@ -120,6 +121,7 @@ def assert_paired(items: tuple[TranscriptItem, ...]) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(rounds=st.lists(st.tuples(TALK, st.sampled_from([0, 5, 20, 80])), min_size=2, max_size=6))
+@pytest.mark.covers("A10-11", "W8-3", "A11-3", "ASK-4")
 def test_nothing_is_lost_over_any_compactions(rounds: list[tuple[list[tuple[str, int, int]], int]]) -> None:
     """After each compaction every message is in one summary or in view, and no call lost its result."""
     talk = Talk()

@@ -59,6 +59,7 @@ def due(policy: ResetPolicy, started: str, said: str, now: str) -> ResetCause | 
         ("2026-03-15 12:00", "2026-03-15 12:00", "2026-03-14 12:00", None),
     ],
 )
+@pytest.mark.covers("A5-6", "A5-7")
 def test_a_day_ends_at_four_but_not_in_a_conversation(
     started: str, said: str, now: str, cause: str | None
 ) -> None:
@@ -75,6 +76,7 @@ def test_a_day_ends_at_four_but_not_in_a_conversation(
         ("2026-03-14 23:50", "2026-03-15 08:00", "idle"),
     ],
 )
+@pytest.mark.covers("A5-8")
 def test_of_two_reasons_the_earlier_one_ends_the_session(said: str, now: str, cause: str | None) -> None:
     """Half an hour of silence comes before the next morning; exactly half an hour is not too long."""
     policy = ResetPolicy(at_hour=4, idle_minutes=30)
@@ -126,6 +128,7 @@ BASE = ResetRule(mode="daily", at_hour=6)
         ({"base": BASE, "by_channel": {"mail": ResetRule(mode="none")}}, (6, None)),
     ],
 )
+@pytest.mark.covers("A5-10", "A5-11", "A5-12")
 def test_the_most_special_rule_wins(
     settings: dict[str, object], policy: tuple[int | None, int | None]
 ) -> None:
@@ -148,6 +151,7 @@ def test_the_most_special_rule_wins(
         ("subagent", True, False, None),
     ],
 )
+@pytest.mark.covers("A5-9", "A5-18")
 def test_the_sort_of_a_session(kind: str, is_direct: bool, has_thread: bool, expected: str | None) -> None:
     """A thread is known by its key or by its message; a program's session is never reset."""
     assert session_type(kind, is_direct=is_direct, has_thread=has_thread) == expected

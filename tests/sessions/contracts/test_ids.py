@@ -13,6 +13,7 @@ _IDS = st.text(max_size=12) | st.text(alphabet="aAbB %:=>0418\u0301\u0338\u00ca\
 
 
 @given(one=_IDS.filter(str.strip), other=_IDS.filter(str.strip), kind=st.sampled_from(["direct", "group"]))
+@pytest.mark.covers("A3-1")
 def test_ids_that_differ_in_a_byte_never_share_a_session(one: str, other: str, kind: str) -> None:
     """Different ids have different keys, and a key read back from the index is the same key."""
     keys = [key(chat_kind=kind, is_owner=False, sender_id=name, chat_id=name) for name in (one, other)]
@@ -21,6 +22,7 @@ def test_ids_that_differ_in_a_byte_never_share_a_session(one: str, other: str, k
     assert canonical_key(keys[0], agent_id="main") == keys[0]
 
 
+@pytest.mark.covers("ATT-4")
 def test_case_blanks_and_line_ends_part_people_and_groups() -> None:
     """`alice`, `Alice`, ` alice` and a line end behind it are four people; `G77` and `g77` two groups."""
     names = ("alice", "Alice", " alice", "alice\n")
@@ -31,6 +33,7 @@ def test_case_blanks_and_line_ends_part_people_and_groups() -> None:
 
 
 @pytest.mark.parametrize("sender", ["", " ", "\n"])
+@pytest.mark.covers("A3-1", "ATT-4")
 def test_a_direct_message_without_a_sender_is_refused(sender: str) -> None:
     """People without an id would share one session, so nobody without an id has one; the owner needs none."""
     with pytest.raises(

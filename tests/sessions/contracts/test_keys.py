@@ -97,6 +97,7 @@ def key(**changes: Any) -> str:
         ({"chat_id": "", "sender_id": "signal:group:x"}, "agent:main:telegram:group:signal%3agroup%3ax"),
     ],
 )
+@pytest.mark.covers("A3-1", "A3-2", "A3-3", "A3-4", "A3-5", "A3-6", "A5-14")
 def test_a_route_has_its_key(changes: dict[str, Any], expected: str) -> None:
     """Each chat has the key of OpenClaw's scheme."""
     assert key(**changes) == expected
@@ -108,6 +109,7 @@ def test_a_route_has_its_key(changes: dict[str, Any], expected: str) -> None:
     channel=st.text(max_size=20),
     thread=st.sampled_from(["", "1"]),
 )
+@pytest.mark.covers("A3-3")
 def test_a_stranger_never_lands_in_the_main_session(
     sender: str, scope: str, channel: str, thread: str
 ) -> None:
@@ -125,11 +127,13 @@ def test_a_stranger_never_lands_in_the_main_session(
     channel=st.sampled_from(["telegram", "dm", "direct", "main", "agent", "subagent", "x:dm", ""]),
     thread=st.sampled_from(["", "dm:1", "main"]),
 )
+@pytest.mark.covers("A3-2")
 def test_no_group_has_a_private_key(kind: str, chat: str, channel: str, thread: str) -> None:
     """No name of a group, its channel or its thread makes its key read as private."""
     assert not is_private_key(key(chat_kind=kind, chat_id=chat, channel=channel, thread_id=thread))
 
 
+@pytest.mark.covers("A3-6")
 def test_an_id_cannot_pass_for_a_linked_name() -> None:
     """A stranger whose id equals the owner's canonical name has another key than the owner."""
     owner = key(dm_scope="per-channel-peer", identity_links=LINKS)
@@ -139,6 +143,7 @@ def test_an_id_cannot_pass_for_a_linked_name() -> None:
     assert stranger == "agent:main:telegram:dm:%61nna"
 
 
+@pytest.mark.covers("A3-6")
 def test_a_bare_link_is_the_owners_alone() -> None:
     """An id without a channel names the owner; a stranger who has it elsewhere is not taken for them."""
     route = {
@@ -153,6 +158,7 @@ def test_a_bare_link_is_the_owners_alone() -> None:
 
 
 @pytest.mark.parametrize("agent_id", ["main", "work"])
+@pytest.mark.covers("W4-1")
 def test_no_alias_of_the_main_session_makes_an_orphan(agent_id: str) -> None:
     """`main`, the main key, and both behind the agent, are the key that a direct chat has."""
     derived = key(agent_id=agent_id, main_key="home")
@@ -196,6 +202,7 @@ def test_long_ids_stay_apart() -> None:
 @pytest.mark.parametrize(
     "text", ["main", " MAIN ", "home", "agent:main:main", "agent:main:home", "Agent:Main:Home"]
 )
+@pytest.mark.covers("A3-8")
 def test_aliases_of_the_main_session_are_one_key(text: str) -> None:
     """Every name of the main session gives one key."""
     assert canonical_key(text, agent_id="main", main_key="home") == "agent:main:home"
@@ -212,6 +219,7 @@ def test_aliases_of_the_main_session_are_one_key(text: str) -> None:
         ("cron:nightly", "agent:main:cron:nightly"),
     ],
 )
+@pytest.mark.covers("A3-8")
 def test_bare_keys_get_their_agent(text: str, expected: str) -> None:
     """A key without an agent belongs to the given one."""
     assert canonical_key(text, agent_id="main") == expected
@@ -266,11 +274,13 @@ def test_unusable_settings_are_refused(changes: dict[str, str]) -> None:
         ("", "other", False),
     ],
 )
+@pytest.mark.covers("A3-8")
 def test_a_key_tells_its_kind(text: str, kind: str, private: bool) -> None:
     """Only what is surely a conversation of two is private."""
     assert (key_kind(text), is_private_key(text)) == (kind, private)
 
 
+@pytest.mark.covers("A3-3")
 def test_a_main_key_of_the_owners_choice_is_main() -> None:
     """With another main key that session is the private one."""
     assert is_private_key("agent:main:home", main_key="home")

@@ -103,6 +103,7 @@ def test_a_message_comes_back_as_it_was_stored(message: Message) -> None:
         (None, None),
     ],
 )
+@pytest.mark.covers("A9-4")
 def test_usage_is_read_under_every_name(raw: object, expected: tuple[int, ...] | None) -> None:
     """Providers' names and odd numbers give the same four counts; nothing that counts gives none."""
     usage = usage_from_json(raw)
@@ -115,6 +116,7 @@ def test_usage_is_read_under_every_name(raw: object, expected: tuple[int, ...] |
     assert counts == expected
 
 
+@pytest.mark.covers("A9-1")
 def test_the_context_is_the_sum_of_all_counts() -> None:
     """A window held what was new, what was cached and what was answered."""
     usage = Usage(
@@ -146,6 +148,7 @@ def test_a_content_that_is_no_content_is_refused(role: str) -> None:
         message_from_json({"role": role, "content": 5})
 
 
+@pytest.mark.covers("A18-1")
 def test_a_result_is_read_under_both_names_of_its_call() -> None:
     """Some writers say `toolUseId` for `toolCallId`."""
     for name in ("toolCallId", "toolUseId"):

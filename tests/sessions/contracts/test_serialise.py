@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nacre.sessions.contracts.messages import Image, ToolResultMessage, serialise_for_summary
 from tests.sessions.talk import answer, result, user
 
 
+@pytest.mark.covers("A10-3")
 def test_each_message_has_its_label() -> None:
     """Who said what can be read, with calls and their arguments on one line."""
     text = serialise_for_summary(
@@ -25,6 +28,7 @@ def test_each_message_has_its_label() -> None:
     ]
 
 
+@pytest.mark.covers("A10-3")
 def test_only_tool_results_are_cut() -> None:
     """A long result is cut with a note of what is missing; words of people and models never are."""
     long = "x" * 2500

@@ -37,6 +37,7 @@ def test_all_is_written_before_it_is_synced(tmp_path: Path) -> None:
     assert disk.synced == [("5 bytes", b"words")]
 
 
+@pytest.mark.covers("ATT-18")
 def test_a_replacement_is_synced_then_named_then_its_folder_is_synced(tmp_path: Path) -> None:
     """A power cut at any moment leaves the old bytes or all of the new ones under the name."""
     path = tmp_path / "a"

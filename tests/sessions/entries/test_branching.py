@@ -28,6 +28,7 @@ def shown(journal: Journal) -> list[str]:
     return [message_text(item.message) for item in journal.transcript()]
 
 
+@pytest.mark.covers("A6-7", "A6-10")
 async def test_going_back_leaves_the_other_branch_in_the_file(tmp_path: Path) -> None:
     """After a rewind the model sees the older state and what comes then; the file has everything."""
     journal, ids = await talked(tmp_path / "s.jsonl", "one", "first", "two", "second")
@@ -44,6 +45,7 @@ async def test_going_back_leaves_the_other_branch_in_the_file(tmp_path: Path) ->
     assert said(journal.tree.entries) == ["one", "first", "two", "second", "other"]
 
 
+@pytest.mark.covers("A6-7")
 async def test_a_rewind_holds_after_a_crash_right_behind_it(tmp_path: Path) -> None:
     """Going back is on disk at once: the next process goes on at the same place."""
     journal, ids = await talked(tmp_path / "s.jsonl", "one", "first", "two")
@@ -54,6 +56,7 @@ async def test_a_rewind_holds_after_a_crash_right_behind_it(tmp_path: Path) -> N
     assert shown(await opened(tmp_path / "s.jsonl")) == ["one", "next"]
 
 
+@pytest.mark.covers("A6-6")
 async def test_a_rewind_to_the_root_and_back(tmp_path: Path) -> None:
     """The very beginning is a place to go back to, and so is the branch that was left."""
     journal, ids = await talked(tmp_path / "s.jsonl", "one", "first")
@@ -65,6 +68,7 @@ async def test_a_rewind_to_the_root_and_back(tmp_path: Path) -> None:
     assert shown(journal) == ["one", "first"]
 
 
+@pytest.mark.covers("A6-8", "A7-3")
 async def test_a_summary_of_the_branch_that_was_left_is_shown(tmp_path: Path) -> None:
     """What is to be remembered of the other branch stands where it was left."""
     journal, ids = await talked(tmp_path / "s.jsonl", "one", "first", "two", "second")
@@ -79,6 +83,7 @@ async def test_a_summary_of_the_branch_that_was_left_is_shown(tmp_path: Path) ->
     assert "The CSV was tried." in shown(journal)[-1]
 
 
+@pytest.mark.covers("A6-7", "A6-8", "A6-9", "A6-11", "A6-12", "A7-4")
 async def test_an_unknown_place_is_refused(tmp_path: Path) -> None:
     """A rewind, a fork, a label or a look at an entry that is not there changes nothing."""
     journal, _ = await talked(tmp_path / "s.jsonl", "one")
@@ -95,6 +100,7 @@ async def test_an_unknown_place_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "f.jsonl").exists()
 
 
+@pytest.mark.covers("A6-11")
 async def test_a_fork_has_the_branch_and_names_its_parent(tmp_path: Path) -> None:
     """A forked file has the path to one entry, line for line, and nothing of other branches."""
     journal, ids = await talked(tmp_path / "s.jsonl", "one", "first", "two", "second")
@@ -113,6 +119,7 @@ async def test_a_fork_has_the_branch_and_names_its_parent(tmp_path: Path) -> Non
     assert shown(journal) == ["one", "first", "other"]
 
 
+@pytest.mark.covers("A6-12")
 async def test_a_fork_keeps_what_it_does_not_understand(tmp_path: Path) -> None:
     """pi's own entries and keys go into the fork as they are, the names of its entries too."""
     (tmp_path / "p.jsonl").write_bytes((FIXTURES / "v3-pi.jsonl").read_bytes())
@@ -133,6 +140,7 @@ async def test_a_fork_keeps_what_it_does_not_understand(tmp_path: Path) -> None:
     assert fork.transcript() == journal.transcript()
 
 
+@pytest.mark.covers("A6-11")
 async def test_a_fork_at_the_beginning_is_empty(tmp_path: Path) -> None:
     """Before the first entry there is a header, once, and nothing else."""
     journal, _ = await talked(tmp_path / "s.jsonl", "one")
@@ -141,6 +149,7 @@ async def test_a_fork_at_the_beginning_is_empty(tmp_path: Path) -> None:
     assert (len(fork.tree.entries), fork.header.id, fork.path.read_bytes().count(b"\n")) == (0, "f", 1)
 
 
+@pytest.mark.covers("A6-11")
 async def test_a_fork_overwrites_nothing(tmp_path: Path) -> None:
     """A file that is in the fork's place stays."""
     journal, ids = await talked(tmp_path / "s.jsonl", "one")
@@ -150,6 +159,7 @@ async def test_a_fork_overwrites_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "f.jsonl").read_text() == "mine"
 
 
+@pytest.mark.covers("A6-4", "A6-5", "A6-6", "A6-9")
 async def test_the_leaf_and_the_path_to_any_entry_are_known(tmp_path: Path) -> None:
     """An empty transcript has no leaf; each append moves it; a path leads to any entry on any branch."""
     empty = await opened(tmp_path / "empty.jsonl")
@@ -171,6 +181,7 @@ async def test_the_leaf_and_the_path_to_any_entry_are_known(tmp_path: Path) -> N
     ]
 
 
+@pytest.mark.covers("A7-3")
 async def test_a_compaction_counts_on_its_branch_only(tmp_path: Path) -> None:
     """One branch is compacted and shows its summary, the other shows every word."""
     journal, ids = await talked(tmp_path / "s.jsonl", "one", "first", "two", "second")
@@ -180,6 +191,7 @@ async def test_a_compaction_counts_on_its_branch_only(tmp_path: Path) -> None:
     assert (shown(journal), journal.tree.compaction_count) == (["one", "first", "two", "second"], 0)
 
 
+@pytest.mark.covers("A6-12")
 async def test_names_are_given_moved_and_taken_away(tmp_path: Path) -> None:
     """The last name given holds, one taken away is gone, and none of it is seen by the model."""
     journal, ids = await talked(tmp_path / "s.jsonl", "one", "first")
@@ -199,6 +211,7 @@ async def test_names_are_given_moved_and_taken_away(tmp_path: Path) -> None:
     assert shown(again) == ["one", "first"]
 
 
+@pytest.mark.covers("A6-12")
 async def test_a_fork_drops_names_of_other_branches(tmp_path: Path) -> None:
     """Names of entries that are not in the fork are not in it either; later ones of its own are."""
     journal, ids = await talked(tmp_path / "s.jsonl", "one", "first", "two")

@@ -81,6 +81,7 @@ def test_what_is_no_header_is_not_read_as_one(raw: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["v3-pi.jsonl", "compacted-twice.jsonl", "failed-flush.jsonl"])
+@pytest.mark.covers("A7-1")
 def test_reading_loses_nothing_of_a_pi_file(name: str) -> None:
     """Ids, times, texts and unknown entries of a file are all there after reading, and none is misshapen."""
     raws = [line.value for line in split_lines((FIXTURES / name).read_bytes())][1:]

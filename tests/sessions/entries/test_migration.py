@@ -24,6 +24,7 @@ RIVERS = [
     ("name", "texts"),
     [("v1.jsonl", RIVERS), ("v2.jsonl", ["Good morning", "Take an umbrella."])],
 )
+@pytest.mark.covers("A6-14")
 async def test_an_old_file_is_migrated_once_and_kept(tmp_path: Path, name: str, texts: list[str]) -> None:
     """A file of an older format reads as before, is told once, and lies beside the new one as it was."""
     path = tmp_path / name
@@ -50,6 +51,7 @@ async def test_an_old_file_is_migrated_once_and_kept(tmp_path: Path, name: str, 
     assert again.tree.branch() == journal.tree.branch()
 
 
+@pytest.mark.covers("A6-14")
 async def test_a_migrated_file_names_ids_and_parents(tmp_path: Path) -> None:
     """Every line of a version 1 file has an id and a parent afterwards, and loses none of its keys."""
     path = tmp_path / "v1.jsonl"
@@ -66,6 +68,7 @@ async def test_a_migrated_file_names_ids_and_parents(tmp_path: Path) -> None:
         assert was.items() <= now.items()
 
 
+@pytest.mark.covers("A6-14")
 async def test_old_formats_mean_what_they_meant(tmp_path: Path) -> None:
     """Version 1's compaction keeps what it kept, and version 2's hook message is seen by the model."""
     for name in ("v1.jsonl", "v2.jsonl"):

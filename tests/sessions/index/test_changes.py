@@ -60,6 +60,7 @@ async def test_what_another_object_changed_is_seen_at_the_next_look(tmp_path: Pa
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.1])
+@pytest.mark.covers("A4-1")
 async def test_an_index_written_by_another_program_counts_at_once(tmp_path: Path, pause: float) -> None:
     """In place, with as many bytes as before and again and again: within one tick of the clock too."""
     sessions = index(tmp_path)
@@ -238,6 +239,7 @@ async def test_edits_while_the_index_is_written_are_kept(tmp_path: Path) -> None
     assert set_aside_in(tmp_path) == []
 
 
+@pytest.mark.covers("A4-1", "A4-6", "W4-4")
 async def test_an_update_never_starts_from_what_was_read_before(tmp_path: Path) -> None:
     """What another process wrote since the last look, even within one tick of the clock, is kept."""
     mine, other = index(tmp_path), index(tmp_path)
@@ -257,6 +259,7 @@ async def test_an_update_never_starts_from_what_was_read_before(tmp_path: Path) 
     assert list(await mine.all()) == [MAIN, "k"]
 
 
+@pytest.mark.covers("A4-6")
 async def test_several_lines_change_at_once_or_not_at_all(tmp_path: Path) -> None:
     """One edit adds, changes and removes; a key that it does not name stays as it is."""
     for key in ("a", "b", "c"):

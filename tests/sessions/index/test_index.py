@@ -46,6 +46,7 @@ async def transcript(folder: Path, session_id: str, *, key: str | None, hour: in
     await journal.append_custom("nacre.session", about)
 
 
+@pytest.mark.covers("A4-2")
 async def test_a_new_index_is_empty(tmp_path: Path) -> None:
     """Without a folder, and with an empty one, there are no sessions and nothing is written by looking."""
     for folder in (tmp_path / "none", tmp_path):
@@ -98,6 +99,7 @@ def test_foreign_keys_survive() -> None:
     ] * 5
 
 
+@pytest.mark.covers("A4-5")
 async def test_an_update_changes_only_its_key(tmp_path: Path) -> None:
     """Other records stay, even what is no record; returning nothing removes the key."""
     (tmp_path / "sessions.json").write_text('{"other": {"sessionId": "o", "note": 1}, "odd": 5}')
@@ -108,6 +110,7 @@ async def test_an_update_changes_only_its_key(tmp_path: Path) -> None:
     assert list(await sessions.all()) == ["other"]
 
 
+@pytest.mark.covers("A4-5")
 async def test_writers_do_not_lose_each_others_changes(tmp_path: Path) -> None:
     """Changes made at the same time through two objects all arrive."""
     sessions = [index(tmp_path), index(tmp_path)]
@@ -139,6 +142,7 @@ async def test_a_failing_change_writes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"{torn", b"[]", b"\xff", b"\0" * 90])
+@pytest.mark.covers("A4-2", "A4-3")
 async def test_a_damaged_index_comes_back_from_its_backup(tmp_path: Path, damage: bytes) -> None:
     """An index that cannot be read is set aside; backup and transcripts together give it back."""
     await index(tmp_path).update("telegram", lambda present: record("s-1"))
@@ -156,6 +160,7 @@ async def test_a_damaged_index_comes_back_from_its_backup(tmp_path: Path, damage
     assert (await index(tmp_path).all()) == found
 
 
+@pytest.mark.covers("A4-2")
 async def test_an_index_is_rebuilt_from_transcripts(tmp_path: Path) -> None:
     """Without index and backup each key names its newest transcript, and no session is lost."""
     await transcript(tmp_path, "old", key=MAIN, hour=8)
@@ -219,6 +224,7 @@ def test_a_transcript_never_leaves_its_folder(tmp_path: Path, name: str) -> None
             index(tmp_path).transcript_path(named)
 
 
+@pytest.mark.covers("A4-9")
 def test_a_transcript_brought_along_is_found_here(tmp_path: Path) -> None:
     """A record that names another machine's path means the file of that name in this folder."""
     sessions = index(tmp_path)
@@ -236,6 +242,7 @@ async def test_an_index_that_cannot_be_read_at_all_is_reported(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.1, 0.5, 0.9, 0.99])
+@pytest.mark.covers("W4-2", "ASK-23")
 async def test_a_torn_index_never_counts_as_empty(tmp_path: Path, kept: float) -> None:
     """Cut off anywhere, with its backup or without: each key names the session that it named."""
     await transcript(tmp_path, "s-1", key=MAIN)
@@ -253,6 +260,7 @@ async def test_a_torn_index_never_counts_as_empty(tmp_path: Path, kept: float) -
         assert found.session_id == "s-1"
 
 
+@pytest.mark.covers("W4-3")
 async def test_an_index_is_never_written_in_place(tmp_path: Path) -> None:
     """Who reads while it changes reads the old one to its end; the new one has its place at once."""
     await index(tmp_path).update(MAIN, lambda present: record("s-1"))

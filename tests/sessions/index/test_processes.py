@@ -49,6 +49,7 @@ def python(script: str, *arguments: object) -> str:
 
 
 @pytest.mark.parametrize("count", [40, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.covers("A4-5", "A4-6", "ASK-23")
 async def test_two_processes_lose_no_update(tmp_path: Path, count: int) -> None:
     """Hundreds of changes of one record and of many by two processes at once are all there."""
     processes = [writer(tmp_path, name, count) for name in "ab"]
@@ -84,6 +85,7 @@ async def test_one_folder_under_two_names_has_one_lock(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lives", [2, pytest.param(15, marks=pytest.mark.slow)])
+@pytest.mark.covers("W4-2", "A16-3")
 async def test_a_killed_writer_leaves_a_whole_index(tmp_path: Path, lives: int) -> None:
     """After kill -9 at any moment the index reads, has every change that was reported, and can be written."""
     moments = random.Random(lives)
@@ -108,6 +110,7 @@ async def test_a_killed_writer_leaves_a_whole_index(tmp_path: Path, lives: int) 
     assert after == counted(before)
 
 
+@pytest.mark.covers("A16-3")
 async def test_what_a_killed_writer_left_is_swept(tmp_path: Path) -> None:
     """The half-written files of killed writers go with the next change; nothing else does."""
     index = ("sessions.json", "sessions.json.bak", "sessions.json.changes", "sessions.json.changes.bak")
@@ -142,6 +145,7 @@ except SessionWriteFailed as error:
 """
 
 
+@pytest.mark.covers("W4-2")
 async def test_a_full_disk_leaves_the_index_as_it_was(tmp_path: Path) -> None:
     """A change that does not fit is refused with a sentence; index, backup and folder are as before."""
     for _ in range(2):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from nacre.sessions.index.record import (
     Origin,
     SessionRecord,
@@ -33,6 +35,7 @@ def record(**raw: Any) -> SessionRecord:
     return read
 
 
+@pytest.mark.covers("A4-8")
 def test_former_names_are_read_and_written_as_todays() -> None:
     """What older versions called provider, lastProvider and room has today's names, unless both stand."""
     old = record(provider="telegram", lastProvider="signal", room="#a", lastChannel="discord")
@@ -47,6 +50,7 @@ def test_former_names_are_read_and_written_as_todays() -> None:
     }
 
 
+@pytest.mark.covers("A3-2", "A4-4", "A4-7", "A4-10")
 def test_a_message_leaves_its_place_in_the_record() -> None:
     """Origin, group and the place for replies are stored trimmed, under OpenClaw's names."""
     stored = record_to_json(with_origin(record(note=1), TELEGRAM))
@@ -74,6 +78,7 @@ def test_a_message_leaves_its_place_in_the_record() -> None:
     }
 
 
+@pytest.mark.covers("A4-4")
 def test_a_terminal_does_not_displace_the_place_for_replies() -> None:
     """What the owner says in a terminal is the latest message, but an answer later still goes to the chat."""
     both = with_origin(with_origin(record(), TELEGRAM), TERMINAL)

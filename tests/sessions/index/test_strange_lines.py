@@ -12,6 +12,7 @@ from tests.sessions.talk import set_aside_in
 
 @pytest.mark.parametrize("strange", ["7", "null", '"x"', "{}", '{"sessionId": "nobodys", "updatedAt": 9}'])
 @pytest.mark.parametrize("has_backup", [True, False])
+@pytest.mark.covers("ATT-16")
 async def test_a_strange_line_is_told_and_its_session_found_again(
     tmp_path: Path, strange: str, has_backup: bool
 ) -> None:

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from nacre.extensions.providers.completions.messages import completion_arguments
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
 from nacre.sessions.contracts.messages import message_text
@@ -29,6 +31,7 @@ def line(entry_id: str, parent: str | None, content: object) -> bytes:
     )
 
 
+@pytest.mark.covers("W5-1", "A8-4")
 def test_a_crash_before_the_first_answer_keeps_the_question(tmp_path: Path) -> None:
     """A process killed right behind its first append has the header and the question on disk."""
     path = tmp_path / "s.jsonl"
@@ -51,6 +54,7 @@ def test_a_crash_before_the_first_answer_keeps_the_question(tmp_path: Path) -> N
     assert (said(journal.tree.branch()), journal.notices) == (["the first question"], ())
 
 
+@pytest.mark.covers("A6-3", "W5-2")
 async def test_a_file_without_a_header_is_never_overwritten(tmp_path: Path) -> None:
     """What stood in it is beside it, byte for byte, and its entries go on at the same path."""
     path = tmp_path / "given-name.jsonl"
@@ -62,6 +66,7 @@ async def test_a_file_without_a_header_is_never_overwritten(tmp_path: Path) -> N
     assert said((await opened(path)).tree.branch()) == ["one", "two"]
 
 
+@pytest.mark.covers("W5-3")
 async def test_a_broken_line_orphans_nothing_older(tmp_path: Path) -> None:
     """Behind a line that cannot be read, the conversation still reaches back to its first word."""
     path = tmp_path / "s.jsonl"
@@ -73,6 +78,7 @@ async def test_a_broken_line_orphans_nothing_older(tmp_path: Path) -> None:
     assert "unreadable line" in journal.notices[0]
 
 
+@pytest.mark.covers("W5-4")
 async def test_parents_in_a_circle_come_to_an_end(tmp_path: Path) -> None:
     """Entries that name each other as parents are read once each, and told."""
     path = tmp_path / "s.jsonl"
@@ -82,6 +88,7 @@ async def test_parents_in_a_circle_come_to_an_end(tmp_path: Path) -> None:
     assert len(journal.notices) == 2
 
 
+@pytest.mark.covers("W5-5")
 async def test_merging_user_messages_loses_no_string_content(tmp_path: Path) -> None:
     """Contents that are plain strings in the file are all there in what Anthropic is sent."""
     path = tmp_path / "s.jsonl"
@@ -90,6 +97,7 @@ async def test_merging_user_messages_loses_no_string_content(tmp_path: Path) -> 
     assert await sent(path) == [{"role": "user", "content": "one\n\ntwo\n\nthree"}]
 
 
+@pytest.mark.covers("W5-6")
 def test_a_limit_on_history_never_cuts_off_the_summary() -> None:
     """However few turns are sent, what stands for everything before them is sent as well."""
     branch = Branch([user("one"), answer("first"), user("two"), answer("second")])
@@ -100,6 +108,7 @@ def test_a_limit_on_history_never_cuts_off_the_summary() -> None:
     assert [message_text(item.message) for item in items[1:]] == ["three"]
 
 
+@pytest.mark.covers("W5-7", "A8-4")
 async def test_a_question_without_an_answer_stays_in_the_conversation(tmp_path: Path) -> None:
     """When a turn died before its answer, its question is sent together with the next one."""
     path = tmp_path / "s.jsonl"
@@ -114,6 +123,7 @@ async def test_a_question_without_an_answer_stays_in_the_conversation(tmp_path: 
     assert said(journal.tree.branch()) == ["hi", "hello", "what died?", "and this?"]
 
 
+@pytest.mark.covers("W17-1")
 async def test_half_made_calls_of_a_broken_off_answer_are_never_sent(tmp_path: Path) -> None:
     """No call, no result and no empty id of an aborted or failed answer reaches a provider again."""
     path = tmp_path / "s.jsonl"

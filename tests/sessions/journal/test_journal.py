@@ -17,6 +17,7 @@ from nacre.sessions.journal.journal import Journal
 from tests.sessions.talk import FIXTURES, HeldDisk, answer, opened, said, ticking_clock, user
 
 
+@pytest.mark.covers("A6-13")
 async def test_a_new_transcript_begins_with_its_header(tmp_path: Path) -> None:
     """The first durable entry writes it, the header and what was not durable, for the owner's eyes only."""
     journal = await opened(tmp_path / "agents" / "main" / "s-1.jsonl")
@@ -86,6 +87,7 @@ async def test_a_new_file_that_could_not_be_written_leaves_nothing(tmp_path: Pat
     assert (len(again.tree), said(again.tree.branch()), again.notices) == (2, ["kept"], ())
 
 
+@pytest.mark.covers("A6-4", "A6-13")
 async def test_what_was_appended_comes_back(tmp_path: Path) -> None:
     """Each kind of entry is one line, child of the one before, and is read again as it was returned."""
     journal = await opened(tmp_path / "s.jsonl")
@@ -240,6 +242,7 @@ async def test_every_file_of_the_format_loads(tmp_path: Path, name: str, texts: 
     assert path.read_bytes().startswith(before)
 
 
+@pytest.mark.covers("A6-4")
 async def test_a_pi_file_keeps_its_tree(tmp_path: Path) -> None:
     """The branch is pi's: what was left behind is in the file but not on the branch."""
     (tmp_path / "p.jsonl").write_bytes((FIXTURES / "v3-pi.jsonl").read_bytes())

@@ -104,6 +104,7 @@ async def test_a_killed_writer_loses_nothing_that_it_reported(tmp_path: Path, li
         assert len(texts) <= len(reported) + life + 1
 
 
+@pytest.mark.covers("A16-3", "W15-2", "ASK-23")
 async def test_a_lock_dies_with_its_holder(tmp_path: Path) -> None:
     """A writer that was killed does not keep others out."""
     path = tmp_path / "s.jsonl"

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from nacre.sessions.compaction.cut import CompactionPlan, plan_compaction
@@ -143,6 +144,7 @@ def assert_calls_are_paired(messages: list[Message]) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(steps=st.lists(STEP, min_size=1, max_size=20))
+@pytest.mark.covers("A18-3")
 def test_every_message_is_shown_or_summarised_once(steps: list[tuple[str, int, int]]) -> None:
     """On whatever branch, after whichever compactions; calls keep their results; reopening is the same."""
     with journal_in_a_folder() as file:
@@ -234,6 +236,7 @@ END = st.sampled_from([b"\n", b"\n", b"\n", b"\r\n", b"\n\n", b""])
 
 @settings(max_examples=50, deadline=None)
 @given(lines=st.lists(st.tuples(LINE, END), max_size=7))
+@pytest.mark.covers("A6-1")
 def test_any_bytes_open_and_none_are_lost(lines: list[tuple[bytes, bytes]]) -> None:
     """Whatever stands in a file, it opens, every line of it still stands somewhere, and it can be used."""
     data = b"".join(text + end for text, end in lines)

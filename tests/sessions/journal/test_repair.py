@@ -77,6 +77,7 @@ async def test_a_last_line_without_its_feed_is_kept(tmp_path: Path) -> None:
     assert (await texts(path), aside(path)) == (["whole", "next"], [])
 
 
+@pytest.mark.covers("A6-1")
 async def test_a_broken_line_in_the_middle_is_copied_once(tmp_path: Path) -> None:
     """A broken line is skipped and copied, its children stay in the conversation, and it is told once."""
     broken = b'{"type":"message","id":"b", oh no\n'
@@ -93,6 +94,7 @@ async def test_a_broken_line_in_the_middle_is_copied_once(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("head", [b"", b"\n \n"])
+@pytest.mark.covers("A6-1", "A6-3")
 async def test_an_empty_file_gets_a_header(tmp_path: Path, head: bytes) -> None:
     """A file that a crash left empty begins anew, without any fuss."""
     journal = await opened(written(tmp_path, head))
@@ -102,6 +104,7 @@ async def test_an_empty_file_gets_a_header(tmp_path: Path, head: bytes) -> None:
 @pytest.mark.parametrize(
     "head", [b"", b'{"type":"session","vers\n', b'{"type":"session","id":7}\n', b"\x00\x01\n"]
 )
+@pytest.mark.covers("A6-1")
 async def test_a_file_without_a_header_is_salvaged(tmp_path: Path, head: bytes) -> None:
     """Without a header the file is set aside whole, and its readable entries go on under a new one."""
     path = written(tmp_path, head, line("a", None, "one"), b"junk\n", line("b", "a", "two"))
@@ -123,6 +126,7 @@ async def test_a_file_of_something_else_is_not_lost(tmp_path: Path) -> None:
     assert aside(path) == [b"Dear diary\n"]
 
 
+@pytest.mark.covers("A7-4")
 async def test_an_unknown_parent_does_not_hide_the_past(tmp_path: Path) -> None:
     """An entry whose parent is not in the file hangs on the entry before it, and a notice says so."""
     path = written(

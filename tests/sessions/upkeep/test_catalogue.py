@@ -78,6 +78,7 @@ async def test_every_session_is_listed(folder: Path) -> None:
     assert [item.size_bytes for item in now if item.session_id == "dddd-gone"] == [None]
 
 
+@pytest.mark.covers("A6-2", "A6-15")
 async def test_the_latest_active_session_is_first(folder: Path) -> None:
     """What was said last counts; a line of the index that was written in the future is listed as well."""
     late = SessionRecord(session_id="bbbb-group", updated_at_ms=5, last_interaction_at_ms=99_000_000_000_000)
@@ -127,6 +128,7 @@ async def test_what_could_be_several_or_none_is_not_guessed(folder: Path, name: 
         find_session(sessions, name, agent_id="main")
 
 
+@pytest.mark.covers("A6-16", "A6-17")
 async def test_the_last_words_are_read_from_the_end(tmp_path: Path) -> None:
     """What a person said last, however long the transcript; nothing where nobody did."""
     await talk(tmp_path, "s", MAIN, "first", "x" * 70_000, "last")
@@ -137,6 +139,7 @@ async def test_the_last_words_are_read_from_the_end(tmp_path: Path) -> None:
     assert last_message(tmp_path / "none.jsonl") == ""
 
 
+@pytest.mark.covers("A6-17")
 async def test_the_last_words_are_those_of_the_present_branch(tmp_path: Path) -> None:
     """What was said on a branch that was left does not stand for the session, unless it is all there is."""
     await talk(tmp_path, "s", MAIN, "first", "left again")

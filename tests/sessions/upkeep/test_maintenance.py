@@ -50,6 +50,7 @@ def pruned(records: dict[str, SessionRecord], **limits: int | None) -> list[str]
     return lines_to_prune(records, replace(LIMITS, **limits), now_ms=NOW_MS, main_key="main")
 
 
+@pytest.mark.covers("A4-12")
 def test_idle_lines_go_and_protected_ones_stay() -> None:
     """After thirty days; never the main session, groups, threads, the global one, pinned or archived ones."""
     kept = {
@@ -70,6 +71,7 @@ def test_idle_lines_go_and_protected_ones_stay() -> None:
     assert lines_to_prune(gone, LIMITS, now_ms=NOW_MS, main_key="main", active_keys=gone.keys()) == []
 
 
+@pytest.mark.covers("A4-12")
 def test_the_limit_of_lines_has_slack_and_takes_programs_first() -> None:
     """Above 550 lines the idlest go until there are 500, programs' before people's."""
     cron = {f"agent:main:cron:{n}": idle(0.1) for n in range(20)}
@@ -81,6 +83,7 @@ def test_the_limit_of_lines_has_slack_and_takes_programs_first() -> None:
     assert gone[20:] == [f"agent:main:telegram:dm:p{n}" for n in range(530, 499, -1)]
 
 
+@pytest.mark.covers("A4-12")
 def test_a_small_limit_is_kept_to_the_line() -> None:
     """Below fifty there is no slack."""
     assert len(pruned(peers(11), most_entries=10)) == 1
@@ -169,6 +172,7 @@ def names(path: Path) -> set[str]:
     return {item.name for item in path.iterdir() if ".lock" not in item.name and ".bak" not in item.name}
 
 
+@pytest.mark.covers("A4-12")
 async def test_what_was_said_stays_on_disk(tmp_path: Path) -> None:
     """A peer's line leaves the index and its transcript stays; a job's transcript is moved aside."""
     index = await folder(tmp_path)

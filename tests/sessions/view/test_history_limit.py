@@ -27,6 +27,7 @@ def limited(branch: Branch, turns: int | None, *, is_compacted: bool = False) ->
 
 
 @pytest.mark.parametrize("turns", [None, 0, -1, 3, 99])
+@pytest.mark.covers("A8-1")
 def test_no_limit_and_a_large_one_leave_everything(turns: int | None) -> None:
     """Unset, zero, negative and more than there is: the very same items."""
     items = build_transcript(Branch(TALK).entries)
@@ -35,6 +36,7 @@ def test_no_limit_and_a_large_one_leave_everything(turns: int | None) -> None:
 
 
 @pytest.mark.parametrize(("turns", "begin"), [(1, 7), (2, 2)])
+@pytest.mark.covers("A8-1")
 def test_the_newest_turns_stay_whole(turns: int, begin: int) -> None:
     """A turn is kept with all its answers, calls and results, unchanged."""
     assert limited(Branch(TALK), turns) == TALK[begin:]

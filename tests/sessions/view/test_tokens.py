@@ -48,12 +48,14 @@ def test_everything_in_a_message_counts() -> None:
     assert estimate_message_tokens(picture, words) == 4 + 2 + 1200
 
 
+@pytest.mark.covers("A9-2", "A10-8")
 def test_without_usage_everything_is_estimated() -> None:
     """Before the provider has counted, the prompt's overhead and every message are estimated."""
     branch = Branch([user("one two"), answer("three")])
     assert measured(branch) == ContextMeasure(tokens=50 + 6 + 5, usage_tokens=0, trailing_tokens=61)
 
 
+@pytest.mark.covers("A9-2")
 def test_the_newest_usage_counts_and_the_rest_is_estimated() -> None:
     """The provider's count of the last whole answer replaces the estimate of all before it."""
     branch = Branch(
@@ -69,6 +71,7 @@ def test_the_newest_usage_counts_and_the_rest_is_estimated() -> None:
 
 
 @pytest.mark.parametrize("stop_reason", ["error", "aborted"])
+@pytest.mark.covers("A9-2", "A10-8")
 def test_usage_of_a_broken_off_answer_is_not_trusted(stop_reason: str) -> None:
     """The count of an answer that failed or was aborted is passed over for the one before."""
     branch = Branch(
@@ -77,6 +80,7 @@ def test_usage_of_a_broken_off_answer_is_not_trusted(stop_reason: str) -> None:
     assert measured(branch) == ContextMeasure(tokens=15, usage_tokens=10, trailing_tokens=5)
 
 
+@pytest.mark.covers("W7-2", "A10-7", "ASK-3")
 def test_usage_from_before_a_compaction_is_stale() -> None:
     """A kept answer's count speaks of the old context; only answers after the compaction count."""
     branch = Branch([user("a"), answer("b", usage=USAGE)])

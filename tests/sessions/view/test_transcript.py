@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Image,
@@ -29,11 +31,13 @@ def line(item: TranscriptItem) -> str:
     return "U:" + message_text(message)
 
 
+@pytest.mark.covers("A7-1")
 def test_an_empty_branch_shows_nothing() -> None:
     """Before anything is said the model sees nothing."""
     assert build_transcript([]) == ()
 
 
+@pytest.mark.covers("A7-1", "A7-5")
 def test_messages_stand_in_order() -> None:
     """Without a compaction everything said is shown, records are not."""
     branch = Branch([user("one"), answer("two")])
@@ -42,6 +46,7 @@ def test_messages_stand_in_order() -> None:
     assert seen(branch) == ["U:one", "A:two", "U:three"]
 
 
+@pytest.mark.covers("A7-2")
 def test_a_summary_stands_for_what_is_before_the_first_kept_entry() -> None:
     """After a compaction come the summary, the kept part and what was said later."""
     branch = Branch([user("old"), answer("old answer"), user("kept"), answer("kept answer")])
@@ -64,6 +69,7 @@ def test_a_summary_stands_for_what_is_before_the_first_kept_entry() -> None:
     assert (first.entry_id, first.is_recall, first.message.timestamp_ms) == ("e5", False, 1772355600000)
 
 
+@pytest.mark.covers("A7-2")
 def test_only_the_latest_compaction_counts() -> None:
     """A second summary replaces the first, also where the kept part reaches back before the first."""
     branch = Branch([user("a"), answer("b"), user("c"), answer("d")])
@@ -78,6 +84,7 @@ def test_only_the_latest_compaction_counts() -> None:
     assert last_compaction(branch.entries) == branch.entries[-1].body
 
 
+@pytest.mark.covers("A7-5")
 def test_an_unknown_first_kept_entry_keeps_nothing() -> None:
     """When the first kept entry is not on the branch, the summary and what came later are shown."""
     branch = Branch([user("a"), answer("b")])
@@ -86,6 +93,7 @@ def test_an_unknown_first_kept_entry_keeps_nothing() -> None:
     assert seen(branch)[1:] == ["U:c"]
 
 
+@pytest.mark.covers("A7-2", "A7-5")
 def test_a_summary_may_keep_everything() -> None:
     """When the first kept entry is the first of all, the summary stands in front of every word."""
     branch = Branch([user("a"), answer("b")])
@@ -102,6 +110,7 @@ def test_the_request_of_a_turn_that_was_cut_stays_in_view() -> None:
     assert seen(branch)[1:] == ["U:do it", "A: c2", "c2=done"]
 
 
+@pytest.mark.covers("A18-1", "A18-3")
 def test_results_follow_their_calls_in_order() -> None:
     """Results that were written late or in another order stand after their call, in its order."""
     branch = Branch(
@@ -117,12 +126,14 @@ def test_results_follow_their_calls_in_order() -> None:
     assert seen(branch) == ["A: c1 c2", "c1=one", "c2=two", "U:and?"]
 
 
+@pytest.mark.covers("A18-1")
 def test_a_missing_result_is_an_error_result() -> None:
     """A call that a crash left without a result gets one that says so."""
     branch = Branch([user("go"), answer("", "c1", "c2"), result("c2"), user("again")])
     assert seen(branch) == ["U:go", "A: c1 c2", f"c1=!{MISSING_RESULT}", "c2=done", "U:again"]
 
 
+@pytest.mark.covers("A18-3")
 def test_an_id_used_again_belongs_to_the_nearest_call() -> None:
     """Providers that count calls from zero in each turn keep their results apart."""
     branch = Branch([answer("", "c0"), result("c0", "first"), answer("", "c0"), result("c0", "second")])
@@ -172,6 +183,7 @@ def test_recalled_notes_are_marked() -> None:
     assert [(line(item), item.is_recall) for item in items] == [("U:yesterday", True), ("U:hint", False)]
 
 
+@pytest.mark.covers("A7-3")
 def test_a_branch_summary_is_shown() -> None:
     """What happened on a branch that was left is told in its place; an empty summary is not."""
     told = BranchSummary(from_id="root", summary="We tried.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from nacre.sessions.contracts.messages import Message
@@ -57,6 +58,7 @@ def walked(tree: EntryTree) -> list[Entry]:
 
 @settings(max_examples=300, deadline=None)
 @given(steps=st.lists(STEP, max_size=40), looks=st.lists(st.booleans(), min_size=40, max_size=40))
+@pytest.mark.covers("A6-5", "A6-6")
 def test_a_view_that_grows_is_the_one_computed_anew(
     steps: list[tuple[Message | str, int, int]], looks: list[bool]
 ) -> None:
@@ -71,6 +73,7 @@ def test_a_view_that_grows_is_the_one_computed_anew(
             assert view.follow(tree.branch()) == build_transcript(branch)
 
 
+@pytest.mark.covers("A18-3")
 def test_an_unchanged_view_is_the_same_object() -> None:
     """A record that says nothing to the model leaves the transcript the very object that it was."""
     tree, view = EntryTree(), TranscriptView()
@@ -84,6 +87,7 @@ def test_an_unchanged_view_is_the_same_object() -> None:
     assert len(view.follow(tree.branch())) == 2
 
 
+@pytest.mark.covers("A18-1")
 def test_a_result_that_comes_late_takes_its_place() -> None:
     """A result behind other words replaces the error result that stood in for it."""
     tree, view = EntryTree(), TranscriptView()

@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("sse_starlette", reason="the extra serve is not installed: make page")
 
+from nacre.bridges.answering.turns import RunHere
 from nacre.extensions.http.page.transcript import LiveTurn, LiveTurns
 from nacre.extensions.http.server.guard import MOST_WRONG_TOKENS
 from nacre.memory.files.proposals import ReviewQueue
@@ -147,7 +148,7 @@ async def test_whoever_comes_after_the_end_sees_that_it_ended(page: Served, owne
 
 async def test_what_happens_while_a_slow_browser_reads_is_sent_afterwards(page: Served) -> None:
     """A turn that ends between two updates is told to its end."""
-    turns, turn = LiveTurns(), LiveTurn(id="1", key="agent:main:main", message="Hello")
+    turns, turn = LiveTurns(RunHere()), LiveTurn(id="1", key="agent:main:main", message="Hello")
     page.provider.reply("Halcyon.")
     turns.begin(turn, page.agent, Inbound(text="Hello", chat_kind="direct", is_owner=True))
     seen: list[tuple[bool, str]] = []

@@ -112,7 +112,7 @@ async def _life_of_an_assistant(server: LineServer, api: Any, database_url: str)
     await server.until(_said(2, "b"))  # behind what ann said, and answered
     assert (len(server.shown("a")), server.shown("c")) == (2, [])
     api.patch("/admin/agents/user-ann", json={"isPaused": False})
-    await server.until(lambda server: len(server.shown("a")) == 3 and len(server.shown("c")) == 1)
+    await server.until(lambda server: len(server.shown("a")) == 3 and bool(server.shown("c")))
 
     assert api.delete("/admin/agents/user-ann").status_code == 409
     api.patch("/admin/agents/user-ann", json={"isPaused": True})

@@ -12,7 +12,7 @@ import pytest
 from nacre.extensions.postgres.hosting import hosted_agents, limit, pause
 from nacre.extensions.postgres.server.database import Database, Pace
 from nacre.extensions.postgres.workers import turn_rows as statements
-from nacre.extensions.postgres.workers.stored_events import event_of, stopped
+from nacre.extensions.postgres.workers.stored_events import events_of, stopped
 from nacre.extensions.postgres.workers.turn_rows import Kept, Outcome, TakenTurn, TurnKey, TurnRows
 from nacre.runtime.contracts.errors import TurnCancelled
 from nacre.runtime.contracts.events import TurnFailed
@@ -146,7 +146,7 @@ async def test_a_turn_that_was_stopped_is_over(database_url: str) -> None:
         assert await rows.finish(turn, "late") is None
         outcome = (await rows.news([("main", turn_id)]))["main", turn_id]
         assert isinstance(outcome, Outcome)
-        ending = event_of(outcome.text)
+        [ending] = events_of(outcome.text)
         assert isinstance(ending, TurnFailed)
         assert isinstance(ending.error, TurnCancelled)
 
@@ -232,17 +232,18 @@ async def test_what_is_over_for_a_day_is_removed(database_url: str) -> None:
         assert list(await rows.news([old.key, new.key])) == [new.key]
 
 
-OF_ALL_AGENTS = ("CLAIM", "LOOK", "NEWS", "WORKERS", "ASK", "FORGET_OVER", "USED_UP")
+OF_ALL_AGENTS = ("CLAIM", "LOOK", "NEWS", "WORKERS", "ASK", "FORGET_OVER", "USED_UP", "NOTIFY")
 """A worker and a gateway ask for those of all agents in one statement, by keys that begin with the agent."""
 
 
 async def test_no_statement_looks_at_another_agents_rows(database_url: str) -> None:
     """The server's plan of each asks for the agent, by an index that begins with it."""
     values = {
-        **{name: ["i"] for name in ("agents", "ids", "mine", "lane_agents", "lane_keys")},
+        **{name: ["i"] for name in ("agents", "ids", "mine", "lane_agents", "lane_keys", "channels")},
+        "payloads": ["x"],
         **{name: [1] for name in ("fences", "words", "lane_fences")},
         **dict.fromkeys(("fence", "process", "most", "uncounted", "tokens", "usd"), 1),
-        **dict.fromkeys(("id", "inbound", "outcome", "name", "approval", "body"), "x"),
+        **dict.fromkeys(("id", "inbound", "outcome", "name", "approval", "body", "stream"), "x"),
         **dict.fromkeys(("is_redelivered", "is_steady"), False),
         "agent": "main",
         "key": KEY,

@@ -84,6 +84,7 @@ async def failure(
     ],
 )
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.covers("A17-5")
 async def test_http_failures_become_typed_sentences(
     way: type[LiteLLMModel] | type[OpenAICompatibleModel],
     step: wire.Step,
@@ -108,6 +109,7 @@ def test_a_model_that_the_provider_does_not_know_is_told_with_the_nearest_one() 
     assert "Did you mean" not in str(classify(unknown, replace(FACTS, model_name="desk/gpt-5-mni")))
 
 
+@pytest.mark.covers("ATT-17")
 async def test_a_web_page_is_no_answer() -> None:
     """The sentence says what answered and where to look; litellm does not show what it was."""
     page = wire.Step(body="<html>It works!</html>")
@@ -140,6 +142,7 @@ def test_a_failed_handshake_is_not_the_network(text: str, kind: str, words: str)
     assert "network," not in str(error)
 
 
+@pytest.mark.covers("ATT-17")
 def test_a_refused_key_is_looked_for_where_it_came_from() -> None:
     """A key of the settings is changed in the settings; another one in the environment."""
     refused = ProviderAnswered(401, {}, "no")
@@ -211,6 +214,7 @@ async def test_a_wait_in_words_is_read_too() -> None:
         "request_too_large: Request exceeds the maximum size",
     ],
 )
+@pytest.mark.covers("A10-12", "A11-12")
 def test_each_providers_words_for_overflow(text: str) -> None:
     """Anthropic, Bedrock, OpenAI, Google, xAI, Groq, OpenRouter, Copilot, llama.cpp, LM Studio and others."""
     assert is_overflow(text)
@@ -227,11 +231,13 @@ def test_each_providers_words_for_overflow(text: str) -> None:
         "",
     ],
 )
+@pytest.mark.covers("A10-12", "A11-12")
 def test_what_only_looks_like_overflow(text: str) -> None:
     """Token rate limits, small configured windows and other failures do not compact a conversation."""
     assert not is_overflow(text)
 
 
+@pytest.mark.covers("A11-12")
 def test_a_throttled_request_is_not_too_large() -> None:
     """HTTP 429 in words that speak of tokens stays a rate limit, and a refused key stays one."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
+
 from nacre.extensions.providers.completions.messages import (
     completion_arguments,
     provider_call_id,
@@ -48,6 +50,7 @@ def sent(*messages: Message, model_name: str = "openai/gpt-4o") -> list[dict[str
     return sent
 
 
+@pytest.mark.covers("A8-8")
 def test_thinking_is_not_sent_and_calls_are() -> None:
     """An answer goes back as text and calls; its thinking stays here."""
     call = ToolCall(id="c1", name="look", arguments={"where": "hier: ö"})
@@ -66,6 +69,7 @@ def test_thinking_is_not_sent_and_calls_are() -> None:
     ]
 
 
+@pytest.mark.covers("A8-8")
 def test_answers_without_content_are_left_out() -> None:
     """Providers refuse empty assistant messages, so an answer of thinking alone is not sent."""
     assert sent(assistant(), assistant(Thinking(thinking="hm"))) == []
@@ -109,6 +113,7 @@ def test_arguments_that_were_broken_are_not_sent_again() -> None:
     assert sent_calls[0]["function"]["arguments"] == "{}"
 
 
+@pytest.mark.covers("A8-8")
 def test_foreign_call_ids_fit_every_provider() -> None:
     """Ids are kept where they fit; others are made to, and stay different and paired with their result."""
     assert provider_call_id("call_1-A", family="openai") == "call_1-A"
@@ -142,6 +147,7 @@ def test_the_mark_does_not_change_the_request_it_came_from() -> None:
     assert "cache_control" in str(first[2]["content"])
 
 
+@pytest.mark.covers("A8-8")
 def test_blank_text_is_not_sent() -> None:
     """Providers refuse text of spaces alone, in whichever message it stands."""
     blank = Text(text=" \n")
@@ -177,6 +183,7 @@ def test_broken_characters_do_not_stop_a_session() -> None:
     assert messages[2]["content"] == "😀"
 
 
+@pytest.mark.covers("A8-8")
 def test_mistral_gets_ids_of_nine_characters() -> None:
     """Other ids are made to fit, and stay different and paired with their result."""
     name = "mistral/mistral-large-latest"

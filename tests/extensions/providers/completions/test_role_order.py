@@ -56,6 +56,7 @@ def test_the_maker_of_a_model_says_its_rules(model_name: str, family: Family) ->
 
 
 @pytest.mark.parametrize("family", ["openai", *STRICT])
+@pytest.mark.covers("A8-5")
 def test_a_sound_order_is_left_alone(family: Family) -> None:
     """What is in order goes out as the very object that came in, tool results and all."""
     for messages in ([], [user()], [user(), answer("", "c1"), result("c1"), answer("done"), user()]):
@@ -63,6 +64,7 @@ def test_a_sound_order_is_left_alone(family: Family) -> None:
 
 
 @pytest.mark.parametrize("family", STRICT)
+@pytest.mark.covers("A8-5")
 def test_consecutive_user_messages_are_merged(family: Family) -> None:
     """Two or three become one, with texts and images in order and the newest time; nothing is lost."""
     picture = UserMessage(content=(PNG, Text(text="two")), timestamp_ms=7)
@@ -80,6 +82,7 @@ def test_consecutive_user_messages_are_merged(family: Family) -> None:
     assert in_role_order(messages, family="openai") is messages
 
 
+@pytest.mark.covers("A8-5")
 def test_a_steering_message_behind_a_result_stays_by_itself() -> None:
     """What was said while a tool ran is merged with nothing else."""
     messages = [user("go"), answer("", "c1"), result("c1"), user("stop"), answer("ok")]
@@ -87,6 +90,7 @@ def test_a_steering_message_behind_a_result_stays_by_itself() -> None:
 
 
 @pytest.mark.parametrize("family", STRICT)
+@pytest.mark.covers("A8-7")
 def test_an_answer_in_front_gets_a_user_message_before_it(family: Family) -> None:
     """A conversation that begins with an answer begins with a user message for those who insist."""
     messages = [answer("Good morning"), user("hi")]
@@ -96,6 +100,7 @@ def test_an_answer_in_front_gets_a_user_message_before_it(family: Family) -> Non
     assert in_role_order(messages, family="openai") is messages
 
 
+@pytest.mark.covers("A8-5", "A8-6")
 def test_google_gets_answers_merged_and_the_others_do_not() -> None:
     """Two answers in a row are one for Google, with what the later one says of itself; results stay."""
     first, second = answer("one"), answer("two", "c1")

@@ -6,6 +6,7 @@ import json
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from nacre.extensions.providers.completions.messages import completion_arguments
@@ -68,6 +69,7 @@ def sent(steps: list[Message | str], model_name: str, turns: int | None) -> list
     model_name=st.sampled_from(MODELS),
     turns=st.sampled_from([None, 1, 2]),
 )
+@pytest.mark.covers("A8-8", "W17-1", "ASK-22")
 def test_every_request_is_one_that_providers_take(
     steps: list[Message | str], model_name: str, turns: int | None
 ) -> None:

@@ -32,6 +32,7 @@ def server() -> Iterator[BatchServer]:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.covers("BATCH-3", "BATCH-7", "BATCH-11", "SEED-11")
 async def test_many_notes_are_one_job(tmp_path: Path, server: BatchServer, provider: str) -> None:
     """All files together go into one job, nothing is asked for twice, and search by meaning works."""
     written(tmp_path)
@@ -96,6 +97,7 @@ async def test_without_waiting_a_later_pass_fetches(tmp_path: Path, server: Batc
     assert ordinary_texts(server) == 1
 
 
+@pytest.mark.covers("BATCH-8")
 async def test_a_busy_provider_is_asked_again_for_a_job(tmp_path: Path, server: BatchServer) -> None:
     """One 503 is no failure."""
     written(tmp_path)
@@ -131,6 +133,7 @@ async def test_a_day_s_tokens_hold_for_jobs_too(tmp_path: Path, server: BatchSer
     assert "budget of 100 tokens a day" in report.problem
 
 
+@pytest.mark.covers("BATCH-1", "BATCH-2", "BATCH-6")
 async def test_chunks_of_many_files_share_requests(tmp_path: Path, server: BatchServer) -> None:
     """Without jobs, 45 short notes in as many files are three requests of twenty at most."""
     written(tmp_path, 45)
@@ -146,6 +149,7 @@ async def test_chunks_of_many_files_share_requests(tmp_path: Path, server: Batch
 
 
 @pytest.mark.parametrize("concurrency", [1, 2])
+@pytest.mark.covers("SEED-11", "PART-13")
 async def test_so_many_jobs_run_at_a_time_as_the_settings_say(
     tmp_path: Path, server: BatchServer, concurrency: int
 ) -> None:
@@ -162,6 +166,7 @@ async def test_so_many_jobs_run_at_a_time_as_the_settings_say(
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("outcome", ["failed", "missing", "unavailable"])
+@pytest.mark.covers("BATCH-9", "BATCH-11")
 async def test_a_failed_job_is_made_good_by_ordinary_requests(
     tmp_path: Path, server: BatchServer, provider: str, outcome: str
 ) -> None:
@@ -179,6 +184,7 @@ async def test_a_failed_job_is_made_good_by_ordinary_requests(
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize(("outcome", "by_job"), [("partial", 40), ("expired", 30)])
+@pytest.mark.covers("BATCH-11")
 async def test_what_a_job_left_out_is_asked_for(
     tmp_path: Path, server: BatchServer, provider: str, outcome: str, by_job: int
 ) -> None:
@@ -244,6 +250,7 @@ async def test_an_upload_that_hangs_holds_nobody_for_long(tmp_path: Path, server
     assert [task.get_name() for task in asyncio.all_tasks() if "memory" in task.get_name()] == []
 
 
+@pytest.mark.covers("BATCH-9", "BATCH-10", "BATCH-12")
 async def test_two_failures_switch_jobs_off(tmp_path: Path, server: BatchServer) -> None:
     """For the rest of the process; a success before that starts the count again."""
     server.outcomes.extend(["failed", "done", "failed", "failed"])

@@ -93,6 +93,7 @@ def never() -> bool:
     return False
 
 
+@pytest.mark.covers("PART-25")
 def test_a_model_is_downloaded_once(hub: Hub, tmp_path: Path) -> None:
     """The file lies under its owner's and repository's name, and is not fetched again."""
     model = RemoteModelFile(SOURCE, tmp_path, hub=hub.url)
@@ -107,6 +108,7 @@ def test_a_model_is_downloaded_once(hub: Hub, tmp_path: Path) -> None:
     assert sorted(each.name for each in path.parent.iterdir() if each.suffix != ".lock") == [path.name]
 
 
+@pytest.mark.covers("PART-25")
 def test_a_download_goes_on_where_it_was_cut(hub: Hub, tmp_path: Path) -> None:
     """Another process asks only for the rest."""
     hub.cut = BLOCK_BYTES + 7
@@ -204,6 +206,7 @@ def test_sources_that_are_none_are_refused(source: str, tmp_path: Path) -> None:
         RemoteModelFile(source, tmp_path)
 
 
+@pytest.mark.covers("PART-34")
 def test_an_address_of_a_file_will_do(tmp_path: Path) -> None:
     """It is kept under its server's name."""
     assert RemoteModelFile("https://bees.example/m/honey.gguf?v=1", tmp_path).name == "honey.gguf"

@@ -103,6 +103,7 @@ async def test_no_texts_no_vectors(embedder: Embedder) -> None:
     assert list(await embedder.embed_documents([])) == []
 
 
+@pytest.mark.covers("EMB-11")
 async def test_vectors_are_directions_of_one_length(embedder: Embedder) -> None:
     """All have as many numbers, and length 1."""
     vectors = [
@@ -122,6 +123,7 @@ async def test_a_question_is_near_its_answer(embedder: Embedder) -> None:
     assert cosine(list(question), list(near)) > cosine(list(question), list(far))
 
 
+@pytest.mark.covers("EMB-13")
 async def test_many_may_ask_at_once(embedder: Embedder) -> None:
     """Answers do not get mixed up."""
     words = ["honey", "invoice", "meadow", "cellar"]

@@ -21,6 +21,7 @@ from tests.extensions.providers.embedding.embedding_server import KEY, Answer, E
 from tests.servers.provider_wire import embedding
 
 
+@pytest.mark.covers("BATCH-4", "BATCH-5", "Q-16")
 async def test_a_busy_provider_is_asked_again_when_it_says(server: EmbeddingServer) -> None:
     """429 and 5xx are asked again, after the time the provider names, and one request each time."""
     waits: list[float] = []
@@ -75,6 +76,7 @@ async def test_a_text_that_is_too_long_is_refused(server: EmbeddingServer, statu
 
 
 @pytest.mark.parametrize("status", [400, 401, 404])
+@pytest.mark.covers("EMB-14", "BATCH-12", "Q-16")
 async def test_other_refusals_are_failures_of_the_provider(server: EmbeddingServer, status: int) -> None:
     """A wrong key or model is told, asked once, and marks no text as refused."""
     server.fail(status, f"no such thing for key {KEY} and header hunter2hunter2")
@@ -90,6 +92,7 @@ async def test_other_refusals_are_failures_of_the_provider(server: EmbeddingServ
     assert "hunter2" not in told
 
 
+@pytest.mark.covers("EMB-12")
 async def test_without_a_key_nothing_is_sent(server: EmbeddingServer) -> None:
     """The sentence names the variable, and no other provider's key goes to this one."""
     async with opened(
@@ -120,6 +123,7 @@ async def test_a_page_in_place_of_an_answer_is_told(server: EmbeddingServer) -> 
             await embedder.embed_documents(["one"])
 
 
+@pytest.mark.covers("BATCH-5")
 async def test_a_line_that_breaks_is_tried_again(server: EmbeddingServer) -> None:
     """A connection that closes in the middle of an answer, or before one, fails in passing."""
     server.answers.append(Answer({}, raw=b'{"data": [', breaks=True))

@@ -31,6 +31,7 @@ class Embedding:
         self.closed = True
 
 
+@pytest.mark.covers("Q-36")
 async def test_documents_make_the_switch_and_questions_do_not() -> None:
     """A failing question changes nothing; failing documents change who is asked from the next pass on."""
     first, second, switched = Embedding("one", 1.0), Embedding("two", 2.0), []

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from nacre.extensions.providers.embedding.open_embedder import FallbackEmbedder
 from nacre.memory.contracts.records import SearchReport
 from nacre.memory.engine import MemoryEngine
@@ -80,6 +82,7 @@ async def left(root: Path, now: Hours) -> WordEmbedder:
     return second
 
 
+@pytest.mark.covers("SEED-13")
 async def test_the_embedder_that_was_left_is_asked_again_after_its_rest(tmp_path: Path) -> None:
     """Not before; the rest doubles with each failure; when it answers, all vectors are its own again."""
     now = Hours()
@@ -124,6 +127,7 @@ async def test_a_return_that_fails_at_once_counts_as_a_further_failure(tmp_path:
     assert len(second.asked) == made, "its vectors were kept and attached again"
 
 
+@pytest.mark.covers("ATT-8", "Q-36")
 async def test_engines_side_by_side_agree_without_changing_to_and_fro(tmp_path: Path) -> None:
     """When one leaves the provider, the other searches with the new vectors; when one returns, so does it."""
     now = Hours()

@@ -46,6 +46,7 @@ class Coming:
 
 
 @without_llama
+@pytest.mark.covers("EMB-8")
 async def test_without_the_library_the_owner_is_told_what_to_do(model: Path) -> None:
     """The sentence names the missing library, how to get it, and the ways around it."""
     embedder = GgufEmbedder(FileOnDisk(model))
@@ -77,6 +78,7 @@ def test_another_model_is_another_fingerprint(tmp_path: Path, model: Path) -> No
 
 
 @with_llama
+@pytest.mark.covers("PART-14")
 async def test_a_real_model_embeds(model: Path) -> None:
     """Vectors of length 1, in order, near where texts share words; long texts are cut, not refused."""
     embedder = GgufEmbedder(FileOnDisk(model))

@@ -14,6 +14,7 @@ from tests.servers.provider_wire import embedding
 
 
 @pytest.mark.parametrize("provider", ["openai", "mistral", "voyage", "ollama", "gemini"])
+@pytest.mark.covers("EMB-1", "EMB-3")
 async def test_each_provider_gives_a_vector_for_each_text(server: EmbeddingServer, provider: str) -> None:
     """Vectors come in the order of the texts, with the key and the owner's headers sent."""
     async with opened(server, provider=provider, headers={"X-Organisation": "bees"}) as embedder:
@@ -26,6 +27,7 @@ async def test_each_provider_gives_a_vector_for_each_text(server: EmbeddingServe
     assert sent_key.removeprefix("Bearer ") == KEY
 
 
+@pytest.mark.covers("EMB-9")
 async def test_voyage_is_told_question_from_document(server: EmbeddingServer) -> None:
     """Voyage embeds the two differently."""
     async with opened(server, provider="voyage") as embedder:
@@ -35,6 +37,7 @@ async def test_voyage_is_told_question_from_document(server: EmbeddingServer) ->
     assert [asked.body["input_type"] for asked in server.asked] == ["query", "document"]
 
 
+@pytest.mark.covers("EMB-3")
 async def test_gemini_is_told_question_from_document(server: EmbeddingServer) -> None:
     """Gemini embeds the two differently too, under its own names."""
     async with opened(server, provider="gemini") as embedder:
@@ -65,6 +68,7 @@ async def test_numbers_in_the_answer_decide_the_order(server: EmbeddingServer) -
         ([[1.0, 1.0], [1.0]], None, "1 numbers long where others have 2"),
     ],
 )
+@pytest.mark.covers("Q-15")
 async def test_answers_that_cannot_be_used_are_refused(
     server: EmbeddingServer, vectors: list[Any], indices: list[int | None] | None, words: str
 ) -> None:
@@ -75,6 +79,7 @@ async def test_answers_that_cannot_be_used_are_refused(
             await embedder.embed_documents(["one", "two"])
 
 
+@pytest.mark.covers("BATCH-1")
 async def test_long_lists_go_in_requests_of_eight_thousand_tokens(server: EmbeddingServer) -> None:
     """Texts are packed in order, and one that is too large for a request goes alone."""
     texts = ["a " * 8_000, "b " * 8_000, "c " * 20_000, "d"]
@@ -116,6 +121,7 @@ def test_the_fingerprint_stands_for_what_changes_the_vectors() -> None:
     assert len({plain, *others}) == 5
 
 
+@pytest.mark.covers("CHUNK-5")
 def test_a_model_that_reads_little_gets_pieces() -> None:
     """Whole chunks for models that take any of them, pieces of half the length for others."""
 
@@ -145,6 +151,7 @@ async def test_half_a_number_in_base64_is_refused(server: EmbeddingServer) -> No
             await embedder.embed_documents(["one"])
 
 
+@pytest.mark.covers("EMB-11")
 async def test_a_strange_text_does_not_spoil_its_neighbours(server: EmbeddingServer) -> None:
     """One vector without a direction among good ones is that text's refusal; the caller halves the batch."""
     server.give([1.0, 0.0], [0.0, 0.0])
@@ -211,6 +218,7 @@ async def test_gemini_is_asked_for_shorter_vectors(server: EmbeddingServer) -> N
     assert vector == pytest.approx([0.6, 0.8])
 
 
+@pytest.mark.covers("EMB-1")
 async def test_the_owner_s_header_wins(server: EmbeddingServer) -> None:
     """Also over the one with the key."""
     async with opened(server, headers={"Authorization": "Basic bees"}) as embedder:

@@ -50,6 +50,7 @@ def endpoint(
 
 
 @pytest.mark.parametrize("provider", [None, "", "local", " Local "])
+@pytest.mark.covers("CFG-2", "SEED-2")
 def test_without_a_provider_the_installed_model_embeds(provider: str | None) -> None:
     """Search by meaning needs no key and no network."""
     assert isinstance(chosen(provider=provider), E5Embedder)
@@ -65,6 +66,7 @@ def test_without_a_provider_the_installed_model_embeds(provider: str | None) -> 
         (("anthropic",), "local"),
     ],
 )
+@pytest.mark.covers("EMB-4", "EMB-5", "EMB-9", "EMB-10", "EMB-12")
 def test_auto_takes_the_first_provider_with_a_key(
     monkeypatch: pytest.MonkeyPatch, keyed: tuple[str, ...], chosen_first: str
 ) -> None:
@@ -76,6 +78,7 @@ def test_auto_takes_the_first_provider_with_a_key(
     assert isinstance(chosen(providers), E5Embedder), "a key for other things sends no notes anywhere"
 
 
+@pytest.mark.covers("EMB-6")
 def test_auto_keeps_the_model_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The provider is chosen, not the model."""
     forget_keys(monkeypatch)
@@ -93,6 +96,7 @@ def test_auto_looks_into_the_environment(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("remote", [{"apiKey": "k"}, {"baseUrl": "http://127.0.0.1:1/v1"}])
+@pytest.mark.covers("EMB-4")
 def test_remote_settings_without_a_name_are_openai_s(
     monkeypatch: pytest.MonkeyPatch, remote: dict[str, str]
 ) -> None:
@@ -103,6 +107,7 @@ def test_remote_settings_without_a_name_are_openai_s(
 
 
 @pytest.mark.parametrize("provider", [None, "local", "auto", "gguf"])
+@pytest.mark.covers("PART-34")
 def test_a_model_file_of_the_owner_s_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str | None
 ) -> None:
@@ -126,6 +131,7 @@ def test_only_a_named_provider_downloads() -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("llama_cpp") is not None, reason="llama-cpp-python is installed")
+@pytest.mark.covers("EMB-7")
 async def test_a_local_model_that_cannot_run_hands_over(tmp_path: Path) -> None:
     """The fallback embeds, and the reason names what is missing."""
     path = tmp_path / "honey.gguf"
@@ -162,6 +168,7 @@ def test_none_is_no_embedder() -> None:
         ("ollama", "nomic-embed-text", "http://127.0.0.1:11434/v1", 2_048),
     ],
 )
+@pytest.mark.covers("EMB-9")
 def test_each_provider_has_its_usual_model(provider: str, model: str, base_url: str, tokens: int) -> None:
     """Naming a provider is enough."""
     embedder = chosen(provider=provider)
@@ -172,6 +179,7 @@ def test_each_provider_has_its_usual_model(provider: str, model: str, base_url: 
     assert (found.base_url, found.max_input_tokens) == (base_url, tokens)
 
 
+@pytest.mark.covers("EMB-1", "EMB-2")
 def test_the_search_s_own_address_and_key_go_before_the_provider_s() -> None:
     """`memorySearch.remote` wins over `models.providers`, which wins over the environment."""
     shared = {"openai": ProviderSettings(base_url="https://shared.example/v1", api_key="shared")}
@@ -199,6 +207,7 @@ def test_gemini_takes_google_s_names() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://pi:11434", "http://pi:11434/", "http://pi:11434/v1"])
+@pytest.mark.covers("EMB-14")
 def test_ollama_is_asked_where_it_speaks_openai_s_protocol(url: str) -> None:
     """The address may be written with or without the version, and no key is needed."""
     found = endpoint("ollama", remote={"baseUrl": url})
@@ -206,6 +215,7 @@ def test_ollama_is_asked_where_it_speaks_openai_s_protocol(url: str) -> None:
     assert (found.base_url, found.needs_key) == ("http://pi:11434/v1", False)
 
 
+@pytest.mark.covers("EMB-14")
 def test_any_name_with_an_address_is_a_compatible_server() -> None:
     """A server of one's own needs an address and a model, and no key."""
     remote = {"baseUrl": "http://127.0.0.1:1234/v1"}
@@ -233,12 +243,14 @@ def test_a_fallback_that_is_the_same_or_nobody_is_none(provider: str, fallback: 
 
 
 @pytest.mark.parametrize("fallback", ["bogus", "sentence-transformers"])
+@pytest.mark.covers("SEED-21", "PART-11")
 def test_a_fallback_that_cannot_be_is_named_by_its_own_key(fallback: str) -> None:
     """The owner is sent to `memorySearch.fallback`, and not to the provider that is right."""
     with pytest.raises(ConfigError, match=f"^memorySearch.fallback is '{fallback}'.*Use none, local"):
         chosen(provider="local", fallback=fallback)
 
 
+@pytest.mark.covers("EMB-10", "Q-20")
 async def test_a_fallback_has_its_own_model_and_address() -> None:
     """An OpenAI model's name, key and address never reach Gemini."""
     with EmbeddingServer() as server:

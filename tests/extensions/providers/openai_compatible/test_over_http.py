@@ -67,6 +67,7 @@ def said(text: str, finish: str | None = None, **delta: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.covers("ATT-17")
 async def test_the_conversation_is_not_sent_to_another_host(server: ProviderServer) -> None:
     """A redirect to elsewhere is told, and the other server hears nothing."""
     async with ProviderServer() as other:
@@ -89,6 +90,7 @@ async def test_a_redirect_on_the_same_server_is_followed(server: ProviderServer)
         await answer(opened(server.url))
 
 
+@pytest.mark.covers("ATT-17")
 async def test_a_certificate_that_cannot_be_verified(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is sent, and the sentence speaks of the certificate; SSL_CERT_FILE helps, as it says."""
     heard: list[bytes] = []

@@ -41,6 +41,7 @@ class TestSqliteStore(StoreContract, SearchContract, WordsContract, RebuildContr
     """The contract, over one file."""
 
 
+@pytest.mark.covers("IDX-14", "PART-8", "Q-23")
 async def test_a_new_index_is_in_write_ahead_mode_at_the_newest_version(tmp_path: Path) -> None:
     """Readers do not wait for writers, and the file says what it is."""
     store = await SqliteStore.open(tmp_path / "main.sqlite")
@@ -52,6 +53,7 @@ async def test_a_new_index_is_in_write_ahead_mode_at_the_newest_version(tmp_path
     connection.close()
 
 
+@pytest.mark.covers("Q-23")
 async def test_readers_do_not_wait_for_a_writer(tmp_path: Path) -> None:
     """While a transaction is open elsewhere, searches answer from the last committed state."""
     store = await SqliteStore.open(tmp_path / "main.sqlite")
@@ -66,6 +68,7 @@ async def test_readers_do_not_wait_for_a_writer(tmp_path: Path) -> None:
     await store.close()
 
 
+@pytest.mark.covers("IDX-14")
 async def test_a_write_waits_for_the_lock_of_another_process(tmp_path: Path) -> None:
     """The second writer goes on as soon as the first lets go."""
     store = await SqliteStore.open(tmp_path / "main.sqlite")
@@ -109,6 +112,7 @@ async def test_a_closed_store_says_so(tmp_path: Path) -> None:
         await store.read(lambda index: index.meta())
 
 
+@pytest.mark.covers("IDX-13")
 def test_publishing_replaces_content_under_open_readers(tmp_path: Path) -> None:
     """A reader in the middle of a transaction keeps its view; its next transaction sees the new content."""
     live, hidden = open_connection(tmp_path / "live.sqlite"), open_connection(tmp_path / "hidden.sqlite")
@@ -129,6 +133,7 @@ def test_publishing_replaces_content_under_open_readers(tmp_path: Path) -> None:
         connection.close()
 
 
+@pytest.mark.covers("Q-24")
 async def test_vectors_are_stored_once_and_binary(tmp_path: Path) -> None:
     """One row of 16-bit numbers, little-endian, for a text, however many chunks have it."""
     store = await SqliteStore.open(tmp_path / "main.sqlite")

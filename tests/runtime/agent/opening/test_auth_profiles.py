@@ -6,6 +6,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from nacre.runtime.contracts.events import TurnFailed
 from tests.cli.program import run_nacre
 from tests.runtime.agents import events_of, opened, said, write_settings
@@ -26,6 +28,7 @@ def moved(state_dir: Path, url: str, **provider: str) -> Path:
     return write_profiles(state_dir / "agents/main", profiles={"openai:default": PROFILE})
 
 
+@pytest.mark.covers("SEED-20")
 async def test_a_moved_install_works_and_keeps_its_file_closed(tmp_path: Path) -> None:
     """The profile's key serves chats and embeddings; the file is not written, only closed to others."""
     async with ProviderServer(expected_key=PROFILE["key"]) as server:
@@ -45,6 +48,7 @@ async def test_a_moved_install_works_and_keeps_its_file_closed(tmp_path: Path) -
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+@pytest.mark.covers("SEED-20")
 async def test_a_key_of_the_settings_goes_before_the_profile(tmp_path: Path) -> None:
     """It stands beside the address that it is for."""
     async with ProviderServer(expected_key="sk-written") as server:

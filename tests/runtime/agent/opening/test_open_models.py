@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nacre import Agent
 from nacre.runtime.agent.opening.open_models import model_names, open_models
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.scripted import Clock, ScriptedModel
@@ -32,6 +34,7 @@ def test_a_plain_name_and_a_choice_mean_the_same(tmp_path: Path) -> None:
     assert model_names(config(tmp_path, {"primary": "openai/a"})) == ("openai/a",)
 
 
+@pytest.mark.covers("A20-1")
 def test_who_is_asked_in_which_order(tmp_path: Path) -> None:
     """The wanted model, the fallbacks, the settings' own; each once; a model for one run alone is alone."""
     choice = {"primary": "openai/a", "fallbacks": ["b/x", " ", "openai/a", "c/y"]}
@@ -72,3 +75,21 @@ def test_a_fallback_that_is_too_small_is_told_at_the_start(tmp_path: Path) -> No
             sleep=no_sleep,
             count_tokens=estimate_tokens,
         )
+
+
+async def test_the_offline_responder_has_a_name(tmp_path: Path) -> None:
+    """For one run in place of the settings' model, and as the fallback of a server that nobody started."""
+    (tmp_path / "state").mkdir()
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # bound and not listening, so that it refuses
+        desk = {"baseUrl": f"http://127.0.0.1:{closed.getsockname()[1]}/v1"}
+        model = {"primary": "desk/qwen3", "fallbacks": ["offline"]}
+        settings = {"agents": {"defaults": {"model": model}}, "models": {"providers": {"desk": desk}}}
+        write_settings(tmp_path / "state", settings)
+        environment = {"HOME": str(tmp_path)}
+        for named, is_offline in ((None, False), ("offline", True), (["desk/qwen3", "offline"], False)):
+            async with Agent.open(
+                state_dir=tmp_path / "state", model=named, environment=environment, watch=False
+            ) as agent:
+                reply = await agent.ask("Remember that the boat is called Halcyon.")
+                assert (agent.is_offline, reply and "Halcyon" in reply.text) == (is_offline, True)

@@ -89,6 +89,7 @@ async def test_a_summary_model_that_fails_is_followed_by_the_one_that_answers(tm
     assert "sk-secret-key" not in warning
 
 
+@pytest.mark.covers("A12-11")
 async def test_a_flush_model_that_fails_has_no_other_model_behind_it(tmp_path: Path) -> None:
     """The choice is exact: an extract is noted instead, and the model that answers is not asked."""
     provider = Provider("notes")

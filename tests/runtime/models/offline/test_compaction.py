@@ -124,6 +124,7 @@ async def test_a_summary_of_a_summary_keeps_old_decisions_and_says_nothing_twice
     assert text.count("Please always answer in English.") == 1
 
 
+@pytest.mark.covers("W8-5")
 async def test_summaries_do_not_grow_and_the_first_decision_lasts() -> None:
     """Ten rounds of summaries stay within the bound and still hold the first decision and name."""
     text = await summary(first("[User]: My name is Carol Voss. We decided to build the bridge at Linz."))

@@ -127,6 +127,7 @@ async def test_answered_questions_and_commands_are_no_notes() -> None:
     assert bullets(block) == ["Who pays the rent in May?", "Which valve leaks?"]
 
 
+@pytest.mark.covers("ATT-9")
 async def test_a_question_that_the_person_answered_is_a_fact() -> None:
     """What is told in answer to an open question is kept, and the question is not, however often asked."""
     block = await notes(

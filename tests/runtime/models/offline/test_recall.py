@@ -72,6 +72,7 @@ async def test_a_statement_stands_before_a_question() -> None:
     assert "> What is the wifi password of the cabin?" in text
 
 
+@pytest.mark.covers("ATT-11")
 async def test_quotes_from_a_stale_index_are_not_called_true() -> None:
     """When the search says that files changed, the answer says so, and quotes no file word for word."""
     found = json.loads(hits(ROSSI)) | {"stale": True}

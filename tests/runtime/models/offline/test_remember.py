@@ -170,6 +170,7 @@ async def test_both_wishes_of_one_message_are_met() -> None:
     ],
     ids=["lead", "that", "polite", "note", "dots", "bangs", "questions", "blanks"],
 )
+@pytest.mark.covers("ATT-15")
 def test_rows_of_blanks_and_marks_are_read_at_once(text: str, kept: str) -> None:
     """A message of a hundred thousand blanks or marks costs what it is long, not its square or cube."""
     assert read_intent(text).to_keep == kept

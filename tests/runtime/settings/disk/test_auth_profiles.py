@@ -32,6 +32,7 @@ def key(auth: AuthProfiles, provider: str, *, now_ms: float = NOW_MS, with_oauth
 
 
 @pytest.mark.parametrize("name", ["agent/auth-profiles.json", "auth-profiles.json"])
+@pytest.mark.covers("SEED-20")
 def test_each_type_of_profile_holds_a_key(tmp_path: Path, name: str) -> None:
     """Keys, tokens and what an OAuth entry holds; one that has ended, or has no key, does not count."""
     write_profiles(

@@ -18,6 +18,7 @@ def modes(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022])
+@pytest.mark.covers("PART-22", "ATT-6")
 async def test_all_that_is_private_is_the_owners_alone(tmp_path: Path, umask: int) -> None:
     """Transcripts, index, endings, locks and the state folder, made anew or found open to everybody."""
     state = tmp_path / "state"
