@@ -177,8 +177,9 @@ def corrected_order(
     supersessions: list[Supersession] = []
     for newer, older in _later_claims(lines):
         hits = _in_time(hits, newer, older, intents)
-        # A mark needs more of the question than a place does: half of all terms, those of days too.
-        if (intent := intents[older.chunk_id]) and 2 * len(older.terms) < len(intent.finder.terms):
+        # A mark needs a day, and more of the question than a place: half of all terms, those of days too.
+        intent = intents[older.chunk_id]
+        if older.day is None or (intent and 2 * len(older.terms) < len(intent.finder.terms)):
             continue
         by = citation(newer.chunk.path, newer.number, newer.number)
         mark = Superseded(line=older.number, by=by)
@@ -256,12 +257,13 @@ def _right_senses(lines: Sequence[_Line], intents: Mapping[int, Intent | None]) 
 
 
 def _later_claims(lines: Sequence[_Line]) -> Iterator[_Pair]:
-    dated = [(day, line) for line in lines if (day := line.day) is not None]
-    dated.sort(key=lambda item: (item[0], item[1].chunk.path, item[1].number))
-    for at, (day, newer) in enumerate(dated):
-        for earlier, older in dated[:at]:
+    # What a log says was said on its day; when a page without days was written, nobody knows.
+    rows = sorted(lines, key=lambda line: (line.day_or_first(), line.chunk.path, line.number))
+    for at, newer in enumerate(rows):
+        for older in rows[:at] if newer.day is not None else ():
             below = older.chunk.path == newer.chunk.path and older.number < newer.number
-            if not (_are_about_one_matter(newer, older) and (earlier < day or below)):
+            is_later = older.day_or_first() < newer.day_or_first()
+            if not (_are_about_one_matter(newer, older) and (is_later or below)):
                 continue
             # One common word of the question, such as "locker", may be two people's.
             is_one_subject = (
@@ -270,7 +272,8 @@ def _later_claims(lines: Sequence[_Line]) -> Iterator[_Pair]:
                 or older.claim.stems.keys() <= newer.claim.stems.keys()
             )
             if (is_one_subject and says_otherwise(newer.claim, older.claim)) or (
-                has_other_value(newer.claim, older.claim) and newer.above == older.above
+                has_other_value(newer.claim, older.claim)
+                and (older.day is None or newer.above == older.above)
             ):
                 yield newer, older
 

@@ -206,11 +206,12 @@ async def test_a_question_about_a_day_is_answered_with_what_was_so_then(tmp_path
     assert [hit.path for hit in report.hits] == [f"memory/{OLDER}.md", f"memory/{NEWER}.md"]
 
 
-async def test_a_log_stands_before_a_page_without_days(tmp_path: Path) -> None:
+@pytest.mark.parametrize("question", ["Who is Greta's dentist?", "dentist Greta"])
+async def test_a_log_stands_before_a_page_without_days(tmp_path: Path, question: str) -> None:
     """Nothing is marked, because the page may have been written later."""
     page = "# Greta\n\nGreta's dentist is Dr. Blum.\n"
     notes = {"greta": page, NEWER: "- Greta's dentist is Dr. Yilmaz.\n"}
-    report = await search(tmp_path, "Who is Greta's dentist?", **notes)
+    report = await search(tmp_path, question, **notes)
 
     assert [hit.path for hit in report.hits] == [f"memory/{NEWER}.md", "memory/greta.md"]
     assert not any(superseded(report).values())
