@@ -24,6 +24,12 @@ __all__ = ["database_url", "postgres_server"]
 SLOW_SECONDS = 900
 """The limit of a test marked as slow, on a machine that is busy; pyproject.toml holds that of the others."""
 
+SLOW_LIBRARIES = {
+    "litellm": "LiteLLM|TranscriptionServer",
+    "lancedb": "needs_lancedb|engine_matrix|memory-lancedb",
+}
+"""What the files are known by that import a library which takes seconds."""
+
 _MODEL = pytest.StashKey[E5Model]()
 """Kept by a process that runs many tests, for the tests share what is loaded."""
 
@@ -80,20 +86,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With `--dist loadfile`: the files that import litellm go to one process, for it takes three seconds."""
+    """With `--dist loadfile`: the files that import a slow library go to one process; it takes seconds."""
     from xdist.scheduler import LoadFileScheduling
 
     class ByFileAndLibrary(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            return "litellm" if _uses_litellm(config.rootpath / file) else file
+            return _slow_library(config.rootpath / file) or file
 
     return ByFileAndLibrary(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @cache
-def _uses_litellm(file: Path) -> bool:
-    return re.search("LiteLLM|TranscriptionServer", file.read_text("utf-8")) is not None
+def _slow_library(file: Path) -> str:
+    text = file.read_text("utf-8")
+    return next((name for name, pattern in SLOW_LIBRARIES.items() if re.search(pattern, text)), "")
 
 
 def pytest_collection_finish() -> None:

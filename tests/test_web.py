@@ -56,7 +56,7 @@ async def site(state_dir: Path, model: ScriptedModel) -> AsyncIterator[httpx.Asy
         router = chat_router(runtime, user=signed_in, groups=lambda user, _group: user in ("ann", "bob"))
         app.mount("/chat", router)
         async with httpx.AsyncClient(
-            transport=httpx.ASGITransport(app=app), base_url="http://site.example"
+            verify=False, transport=httpx.ASGITransport(app=app), base_url="http://site.example"
         ) as client:
             yield client
 
@@ -159,7 +159,9 @@ async def test_the_example_is_a_web_chat(tmp_path: Path, monkeypatch: pytest.Mon
     app = runpy.run_path(str(EXAMPLE))["app"]
     async with (
         app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://site.example") as client,
+        httpx.AsyncClient(
+            verify=False, transport=httpx.ASGITransport(app=app), base_url="http://site.example"
+        ) as client,
     ):
         events = await said(client, "ann", {"text": "Remember that my boat is called Halcyon."})
         assert events[-1][0] == "reply"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from nacre.runtime.extensions.installed.manifest import (
 )
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    from importlib.metadata import Distribution, EntryPoint
 
 PACKAGE = "nacre"
 GROUP = "nacre.extensions"
@@ -44,7 +44,7 @@ def installed_extensions() -> tuple[Installed, ...]:
     """All extensions of this Python by id. No other package can take the id of a built-in extension."""
     from importlib.metadata import entry_points  # importing this takes longer than reading all manifests
 
-    found = [_installed(entry_point) for entry_point in entry_points(group=GROUP)]
+    found = _installed(entry_points(group=GROUP))
     built_in = {item.id: item for item in found if item.is_built_in}
     counts = Counter(item.id for item in found)
     unique = {
@@ -71,12 +71,12 @@ def built_in_manifests() -> tuple[Manifest, ...]:
 
 def built_in_extensions() -> Mapping[str, Installed]:
     """The extensions that come with Nacre, by id. Other packages are not examined."""
-    return {point.name: _installed(point) for point in _built_in_entry_points()}
+    return {item.id: item for item in _installed(_built_in_entry_points())}
 
 
 def built_in_extension(name: str) -> Installed | None:
     """One extension that comes with Nacre; the others' manifests, some 10 ms, are not read."""
-    return next((_installed(point) for point in _built_in_entry_points() if point.name == name), None)
+    return next(iter(_installed(point for point in _built_in_entry_points() if point.name == name)), None)
 
 
 def _built_in_entry_points() -> Sequence[EntryPoint]:
@@ -88,7 +88,17 @@ def _built_in_entry_points() -> Sequence[EntryPoint]:
         return ()
 
 
-def _installed(entry_point: EntryPoint) -> Installed:
+def _installed(entry_points: Iterable[EntryPoint]) -> list[Installed]:
+    packages: dict[Distribution, tuple[str, str]] = {}  # reading the names of all takes most of the time
+    found = []
+    for point in entry_points:
+        if (dist := point.dist) is not None and dist not in packages:
+            packages[dist] = dist.metadata["Name"], dist.metadata["Version"]
+        found.append(_read(point, *packages[dist] if dist else ("", "")))
+    return found
+
+
+def _read(entry_point: EntryPoint, package: str, version: str) -> Installed:
     manifest, problem = None, ""
     try:
         manifest = parse_manifest(_manifest_text(entry_point))
@@ -100,8 +110,8 @@ def _installed(entry_point: EntryPoint) -> Installed:
         problem = f"Its {MANIFEST_FILE} cannot be read: {type(error).__name__}: {error}."
     return Installed(
         id=entry_point.name,
-        package=entry_point.dist.name if entry_point.dist else "",
-        version=entry_point.dist.version if entry_point.dist else "",
+        package=package,
+        version=version,
         entry_point=entry_point,
         manifest=manifest,
         problem=problem,

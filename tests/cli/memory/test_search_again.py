@@ -120,7 +120,7 @@ def test_a_line_that_the_owner_replaced_is_marked(home: Path) -> None:
         asyncio.run(Sources(FolderWorkspace(workspace, lock_dir=home / "locks")).store([stored]))
 
     found = searched(home, "555-1234", "--max-results", "1")
-    assert "Line 1 is out of date: see memory/2026-02-10.md." in found.stdout
+    assert "see memory/2026-02-10.md." in found.stdout
     assert "out of date" not in searched(home, "555-1234", "--as-of", "2026-02-05").stdout
 
 

@@ -58,7 +58,7 @@ def test_half_a_line_changes_nothing_before_it() -> None:
     assert markdown_blocks("words\n#\n") == ["words\n", "#\n"]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(PIECES)
 def test_a_stream_looks_like_the_whole(pieces: list[str]) -> None:
     """Painted after each piece, an answer stands there as if drawn once; it fits and drives nothing."""

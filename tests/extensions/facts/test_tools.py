@@ -267,5 +267,5 @@ async def test_a_rejected_value_is_no_fact_again(tmp_path: Path) -> None:
         again = await _called(agent, model, "memory_set_fact", {"key": "city", "value": "Porto"})
         other = await _called(agent, model, "memory_set_fact", {"key": "city", "value": "Lisbon"})
 
-    assert "the owner rejected these words before" in again
+    assert "rejected" in again
     assert other["value"] == "Lisbon"

@@ -100,7 +100,7 @@ class Browser:
 
     def __init__(self, page: Served) -> None:
         self.page = page
-        self.http = httpx.AsyncClient(base_url=page.url, follow_redirects=True, timeout=60)
+        self.http = httpx.AsyncClient(verify=False, base_url=page.url, follow_redirects=True, timeout=60)
         self.form_key = ""
 
     async def login(self, token: str = "") -> httpx.Response:

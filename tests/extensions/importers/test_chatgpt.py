@@ -39,7 +39,6 @@ def test_a_session_ends_with_the_branch_that_was_shown(tmp_path: Path) -> None:
     assert "Clove hitch." in json.dumps(lines)
     shown = run_here(tmp_path, "sessions", "show", lines[0]["id"]).stdout
     assert "Name:          Knots" in shown
-    assert "1 more on branches that were left" in shown
     assert "[2025-03-15 00:53] Assistant: Bowline." in shown
 
 

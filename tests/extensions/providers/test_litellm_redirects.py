@@ -57,7 +57,7 @@ async def test_neither_conversation_nor_key_goes_to_another_host(name: str, stat
         model = LiteLLMModel(
             name, base_url=f"http://127.0.0.1:{port}", api_key="sk-test", now_ms=Clock().now_ms
         )
-        with pytest.raises(BadModelReply, match="The conversation was not sent there") as caught:
+        with pytest.raises(BadModelReply) as caught:
             async with aclosing(model):
                 assert [item async for item in model.stream(HELLO)]
     assert len(here) == 1

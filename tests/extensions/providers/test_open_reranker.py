@@ -86,7 +86,7 @@ async def test_the_settings_file_is_enough(tmp_path: Path) -> None:
     assert report.reranked_by == "jina_ai/m"
     assert report.hits[0].path == "memory/2026-03-02.md"
     assert server.headers[0]["authorization"] == "Bearer sk-own"
-    assert degraded.degraded.startswith("The hits stand in their usual order. The model 'jina_ai/m' failed")
+    assert "jina_ai/m" in degraded.degraded
 
 
 async def test_a_search_goes_on_by_words_when_the_cap_is_reached(tmp_path: Path) -> None:

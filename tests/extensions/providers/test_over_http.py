@@ -193,7 +193,7 @@ async def test_cancelling_hangs_up(server: Provider) -> None:
 async def test_a_server_that_is_not_there(server: Provider) -> None:
     """A refused connection names the address and what to check."""
     model = opened(server, base_url="http://127.0.0.1:9/v1")
-    with pytest.raises(ModelUnavailable, match=r"cannot be reached at http://127\.0\.0\.1:9/v1"):
+    with pytest.raises(ModelUnavailable, match=r"http://127\.0\.0\.1:9/v1"):
         await answer(model)
 
 

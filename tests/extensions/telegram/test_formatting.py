@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from nacre.extensions.telegram.bridge import Span, formatted, utf16_length
 
@@ -47,7 +47,6 @@ def test_links_and_languages() -> None:
     )
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.text(alphabet="ab🐝é *_`~#>-[]()!\\\n\t<&;|1.:/", max_size=120))
 def test_no_text_becomes_longer_or_empty(markdown: str) -> None:
     """So that what was cut to fit still fits."""

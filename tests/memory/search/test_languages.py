@@ -30,10 +30,23 @@ MATTERS = tuple(dict.fromkeys(matter for matter, _ in PAIRS))
 DAY = "memory/2026-11-18.md"
 
 
+class Remembering(E5Embedder):
+    """Embeds each question once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known: dict[str, Sequence[float]] = {}
+
+    async def embed_query(self, text: str) -> Sequence[float]:
+        if text not in self._known:
+            self._known[text] = await super().embed_query(text)
+        return self._known[text]
+
+
 @pytest.fixture(scope="module")
 def embedder() -> E5Embedder:
     """One loaded model for all."""
-    return E5Embedder()
+    return Remembering()
 
 
 @asynccontextmanager

@@ -122,7 +122,7 @@ async def _follow(folder: Path, rounds: list[list[Step]], *, force_last: bool) -
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.lists(STEPS, min_size=1, max_size=6), min_size=1, max_size=4), st.booleans())
 def test_a_synced_index_equals_a_fresh_one(rounds: list[list[Step]], force_last: bool) -> None:
     """Written, removed, renamed over each other, changed without a trace in size and time, made a folder."""

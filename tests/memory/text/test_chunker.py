@@ -92,13 +92,13 @@ def test_a_long_line_is_cut_by_an_exact_counter_too(line: str) -> None:
         ("word ", ChunkSizes(count_tokens=lambda text: len(text) // 4)),
     ],
 )
-def test_a_megabyte_without_a_line_end_takes_a_moment(unit: str, sizes: ChunkSizes) -> None:
-    """The time grows with the line, not with its square: this once took half a minute."""
+def test_a_huge_line_takes_a_moment(unit: str, sizes: ChunkSizes) -> None:
+    """The time grows with the line, not with its square: a megabyte once took half a minute."""
     started = time.process_time()
-    chunks = _chunks(unit * 350_000, sizes)
+    chunks = _chunks(unit * 150_000, sizes)
 
-    assert sum(len("".join(chunk.text.split())) for chunk in chunks) == 350_000 * len(unit.strip())
-    assert time.process_time() - started < 10
+    assert sum(len("".join(chunk.text.split())) for chunk in chunks) == 150_000 * len(unit.strip())
+    assert time.process_time() - started < 4
 
 
 @pytest.mark.parametrize("text", ["", "\n\n\n", "  \n\t\n", "\ufeff"])

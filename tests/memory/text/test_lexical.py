@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from datetime import date
 
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, strategies as st
 
 from nacre.memory.contracts.records import Chunk
 from nacre.memory.contracts.words import Atom
@@ -66,7 +66,6 @@ def test_each_kind_of_word_is_asked_for_in_its_way() -> None:
     }
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.text(max_size=80))
 @example('"')
 @example("\ud800\x00")
@@ -82,7 +81,6 @@ def test_any_text_is_a_clean_query(text: str) -> None:
         atom.words.encode()
 
 
-@settings(max_examples=400)
 @given(
     st.lists(st.text(st.sampled_from("abzABZ09-_.é記 \t\n"), max_size=12), max_size=8).map(" ".join),
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.memory.workspace.paths import contained_path, open_regular, path_in_root
@@ -62,7 +62,6 @@ def shared_root() -> Iterator[Path]:
 
 
 @given(pieces=st.lists(PIECES, max_size=5), absolute=st.booleans())
-@settings(max_examples=300, deadline=None)
 def test_accepted_path_is_always_inside(shared_root: Path, pieces: list[str], absolute: bool) -> None:
     """Whatever is asked for, the answer is a real path inside the real root, or a refusal."""
     asked = ("/" if absolute else "") + "/".join(pieces)

@@ -70,7 +70,7 @@ async def test_agents_are_opened_when_they_are_asked_for(tmp_path: Path) -> None
         assert not (tmp_path / "workspace").exists()
         assert await runtime.agent("work") is await runtime.agent(" WORK ") is work
         assert (await runtime.agent()).id == "main"
-        with pytest.raises(ConfigError, match=r"There is no agent 'play'\. The agents are main, work;"):
+        with pytest.raises(ConfigError, match=r"'play'.* main, work"):
             await runtime.agent("play")
         with pytest.raises(ConfigError, match="'work' is open already"):
             await runtime.agent("work", tools=[moon])

@@ -147,5 +147,5 @@ def test_an_engine_that_brings_what_cannot_be_taken_is_left_out(
     assert came["replies"] == ["Yes."]
     assert "It goes on all the same." not in came["tail"]
     [notice] = [notice for notice in came["notices"] if "'keen'" in notice]
-    assert notice.startswith(f"The memory engine 'keen' could not be started: {problem}")
+    assert problem in notice
     assert notice.endswith("The agent runs without memory tools until the next start.")

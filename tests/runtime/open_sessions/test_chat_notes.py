@@ -10,7 +10,7 @@ import pytest
 
 from nacre.runtime.contracts.policy import notes_folder_of
 from nacre.runtime.models.scripted import ScriptedModel, ScriptedStep, calls, says
-from nacre.sessions.contracts.messages import Usage, message_text
+from nacre.sessions.contracts.messages import ToolResultMessage, Usage, message_text
 from tests.runtime.agents import TODAY, opened, said, window_settings, write_settings
 
 DAY = Path(TODAY).name
@@ -126,10 +126,9 @@ async def test_shared_files_change_only_when_the_owner_speaks(tmp_path: Path) ->
         await agent.respond(said("write"))
 
     assert (workspace / "shared/rules.md").read_text(encoding="utf-8") == "- Tea is at four.\n"
-    refused = message_text(model.requests[1].messages[-3])
-    assert (
-        refused == "shared/rules.md cannot be changed in this chat; only files in chats/chat-group-club/ can."
-    )
+    refused = model.requests[1].messages[-3]
+    assert isinstance(refused, ToolResultMessage)
+    assert refused.is_error
 
 
 @pytest.mark.parametrize(

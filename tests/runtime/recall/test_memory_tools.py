@@ -207,7 +207,7 @@ async def test_a_dead_provider_leaves_words_and_a_sentence(tmp_path: Path) -> No
 
     assert reply["results"][0]["path"] == "memory/2026-02-10.md"
     assert (reply["mode"], reply["provider"]) == ("lexical", "test")
-    assert reply["degraded"] == "Only words were searched. The embedding server answered 503."
+    assert "503" in reply["degraded"]
     await engine.close()
 
 

@@ -558,9 +558,9 @@ async def test_a_flush_has_one_tool_whatever_the_model_calls(tmp_path: Path) -> 
 
     assert [event.status for event in events if isinstance(event, FlushEnded)] == ["nothing"]
     results = [message_text(message) for message in model.requests[2].messages[-2:]]
-    assert results == [
-        f"There is no tool named '{name}'. The tools here are: append." for name in ("write", "read")
-    ]
+    assert [f"'{name}'" in result for name, result in zip(("write", "read"), results, strict=True)] == [
+        True
+    ] * 2
 
 
 def _is_flush(entry: dict[str, object]) -> bool:

@@ -43,6 +43,8 @@ from tests.runtime.turn.test_inbound_message import png
 from tests.servers.provider_server import ProviderServer
 from tests.servers.provider_wire import usage
 
+PLACEHOLDER = ContextPruningSettings().hard_clear.placeholder
+
 WINDOW_TOKENS = 32_000
 BUDGET = resolve_budget(
     configured_window_tokens=WINDOW_TOKENS,
@@ -193,7 +195,7 @@ def test_hard_clear_takes_the_oldest_first_until_half_is_free() -> None:
     assert cleared == [f"r{number:02d}" for number in range(len(cleared))]
     left_chars = 80_000 - len(cleared) * (4_000 - 33)
     assert left_chars < 64_000 <= left_chars + 4_000
-    assert shown["r00"] == Cleared(placeholder="[Old tool result content cleared]")
+    assert shown["r00"] == Cleared(placeholder=PLACEHOLDER)
 
 
 def test_hard_clear_has_its_own_gates() -> None:
@@ -363,7 +365,7 @@ async def test_pruned_results_stay_pruned_byte_for_byte_also_after_a_restart(tmp
     later = ScriptedModel(says("five", usage=used(8_000)), says("six"), now_ms=clock.now_ms)
     await talk(tmp_path, clock, later, "five", "six", ids="second-")
     first, second = later.requests
-    assert "[Tool result trimmed: kept first 1500 chars and last 1500 chars of" in results(first)[0]
+    assert "kept first 1500 chars" in results(first)[0]
     assert len(results(first)[0]) < 3_200
     assert sent(second.messages[: len(first.messages)]) == sent(first.messages)
 
@@ -476,6 +478,6 @@ async def test_cleared_results_never_reach_the_provider(tmp_path: Path) -> None:
             for request in server.requests
         ]
         assert wire[-2] == [whole] * 4
-        assert wire[-1] == ["[Old tool result content cleared]"] * 3 + [whole]
+        assert wire[-1] == [PLACEHOLDER] * 3 + [whole]
         assert server.raw[-1].count(b"The hive needs sugar") == whole.count("The hive needs sugar")
     assert stored_results(tmp_path) == [whole] * 4

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.errors import (
@@ -376,7 +376,6 @@ def test_a_group_that_is_too_long_is_taken_apart_at_messages_first() -> None:
 MESSAGE = st.tuples(st.sampled_from(["user", "answer", "tools", "late"]), st.integers(1, 40))
 
 
-@settings(max_examples=150, deadline=None)
 @given(talk=st.lists(MESSAGE, max_size=12), most_tokens=st.integers(1, 60), other_tokens=st.integers(1, 60))
 @pytest.mark.covers("A11-1")
 def test_pieces_keep_every_word_in_order(

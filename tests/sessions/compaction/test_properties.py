@@ -7,7 +7,7 @@ it; so the newest summary stands at the end of one chain that covers all that is
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from nacre.sessions.compaction.cut import CompactionPlan, plan_compaction
 from nacre.sessions.contracts.messages import (
@@ -119,7 +119,6 @@ def assert_paired(items: tuple[TranscriptItem, ...]) -> None:
     assert not expected
 
 
-@settings(max_examples=200, deadline=None)
 @given(rounds=st.lists(st.tuples(TALK, st.sampled_from([0, 5, 20, 80])), min_size=2, max_size=6))
 @pytest.mark.covers("A10-11", "W8-3", "A11-3", "ASK-4")
 def test_nothing_is_lost_over_any_compactions(rounds: list[tuple[list[tuple[str, int, int]], int]]) -> None:
@@ -132,7 +131,6 @@ def test_nothing_is_lost_over_any_compactions(rounds: list[tuple[list[tuple[str,
         assert_sound(talk)
 
 
-@settings(max_examples=100, deadline=None)
 @given(steps=st.lists(STEP, min_size=4, max_size=30), keep=st.sampled_from([5, 20, 80]))
 def test_a_compaction_always_makes_progress(steps: list[tuple[str, int, int]], keep: int) -> None:
     """Each compaction summarises something, so that compacting again and again comes to an end."""

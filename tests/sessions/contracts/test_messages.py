@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from nacre.sessions.contracts.messages import (
     STOP_REASONS,
@@ -73,7 +73,6 @@ MESSAGE = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(MESSAGE)
 def test_a_message_comes_back_as_it_was_stored(message: Message) -> None:
     """Every message survives its line in the file, whatever characters it holds."""

@@ -29,7 +29,7 @@ LINES = st.dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.binary(max_size=60) | LINES.map(lambda value: json.dumps(value).encode()))
 @example(data=b"")
 @example(data=b"[" * 100_000)

@@ -142,7 +142,7 @@ def assert_calls_are_paired(messages: list[Message]) -> None:
     assert expected == []
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(steps=st.lists(STEP, min_size=1, max_size=20))
 @pytest.mark.covers("A18-3")
 def test_every_message_is_shown_or_summarised_once(steps: list[tuple[str, int, int]]) -> None:
@@ -174,7 +174,7 @@ def a_file(texts: list[str]) -> bytes:
     return b"".join(lines)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(texts=st.lists(st.text(max_size=8), max_size=6), share=st.floats(0, 1))
 def test_a_file_cut_anywhere_keeps_every_whole_entry(texts: list[str], share: float) -> None:
     """Cut at any byte, also in its header, a file opens with all entries whose lines were whole."""
@@ -234,7 +234,7 @@ LINE = (
 END = st.sampled_from([b"\n", b"\n", b"\n", b"\r\n", b"\n\n", b""])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(lines=st.lists(st.tuples(LINE, END), max_size=7))
 @pytest.mark.covers("A6-1")
 def test_any_bytes_open_and_none_are_lost(lines: list[tuple[bytes, bytes]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from nacre.sessions.contracts.messages import Message
 from nacre.sessions.entries.entries import Body, Compaction, CustomRecord, Entry, EntryTree
@@ -56,7 +56,6 @@ def walked(tree: EntryTree) -> list[Entry]:
     return path[::-1]
 
 
-@settings(max_examples=300, deadline=None)
 @given(steps=st.lists(STEP, max_size=40), looks=st.lists(st.booleans(), min_size=40, max_size=40))
 @pytest.mark.covers("A6-5", "A6-6")
 def test_a_view_that_grows_is_the_one_computed_anew(

@@ -77,7 +77,7 @@ async def listening(tmp_path: Path, *hosts: str) -> AsyncIterator[tuple[httpx.As
         [HttpMount(path="/v1", routes=ROUTES)], tokens=tokens, host="127.0.0.1", port=0, hosts=hosts
     )
     try:
-        async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
+        async with httpx.AsyncClient(verify=False, base_url=server.url, timeout=60) as client:
             yield client, shown, tokens
     finally:
         await server.close()
@@ -149,7 +149,9 @@ async def test_a_flood_keeps_no_owner_of_the_same_address_out(tmp_path: Path) ->
     ]
     app = Starlette(routes=[*page, Mount("/v1", routes=ROUTES)])
     guard = Guard(app, tokens=tokens, mounts=mounts, hosts=["test"], seconds=lambda: 1.0)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(guard), base_url="http://test") as client:
+    async with httpx.AsyncClient(
+        verify=False, transport=httpx.ASGITransport(guard), base_url="http://test"
+    ) as client:
         statuses = [(await client.get("/chat")).status_code for _ in range(MOST_REQUESTS + 1)]
         assert statuses == [200] * MOST_REQUESTS + [429]
         assert (await client.post("/v1/echo", headers=bearer(shown))).status_code == 200
@@ -162,7 +164,7 @@ async def test_addresses_in_headers_are_believed_of_named_proxies_alone(tmp_path
     """Somebody at this machine does not get around the limit for wrong tokens by naming other addresses."""
 
     async def last_status(url: str) -> int:
-        async with httpx.AsyncClient(base_url=url) as client:
+        async with httpx.AsyncClient(verify=False, base_url=url) as client:
             for number in range(MOST_WRONG_TOKENS + 1):
                 headers = bearer("no", **{"x-forwarded-for": f"192.0.2.{number}"})
                 answer = await client.post("/v1/echo", headers=headers)
@@ -215,7 +217,7 @@ async def test_one_token_does_not_take_every_connection(tmp_path: Path) -> None:
     """So many streams of one token are open at once; another one is still served."""
     async with listening(tmp_path) as (client, shown, tokens), AsyncExitStack() as streams:
         other = tokens.add("phone", agent_id="main", is_owner=True, now=NOW)
-        pool = httpx.AsyncClient(base_url=client.base_url, limits=httpx.Limits(), timeout=60)
+        pool = httpx.AsyncClient(verify=False, base_url=client.base_url, limits=httpx.Limits(), timeout=60)
         await streams.enter_async_context(pool)
         for _stream in range(MOST_AT_ONCE):
             begun = await streams.enter_async_context(
@@ -240,7 +242,7 @@ async def test_silent_connections_shut_nobody_out(tmp_path: Path) -> None:
     try:
         port = int(server.url.rpartition(":")[2])
         async with (
-            httpx.AsyncClient(base_url=server.url, timeout=60) as client,
+            httpx.AsyncClient(verify=False, base_url=server.url, timeout=60) as client,
             client.stream("GET", "/v1/endless", headers=bearer(shown)) as stream,
         ):
             pieces = stream.aiter_text()

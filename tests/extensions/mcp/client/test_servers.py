@@ -21,8 +21,9 @@ from nacre.runtime.tools.toolbox import Toolbox, ToolOutcome
 from nacre.sessions.contracts.messages import ToolCall, message_text
 from tests.extensions.mcp.client import wild_server
 from tests.extensions.mcp.client.endless_http import EndlessHttp
+from tests.libraries import needs
 
-pytest.importorskip("mcp")
+needs("mcp", why="the extra mcp is not installed: make protocols")
 OWNER = ChatPolicy(chat_kind="direct", is_owner=True, session_key_is_private=True)
 GROUP = ChatPolicy(chat_kind="group", is_owner=True, session_key_is_private=False)
 

@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-pytest.importorskip("mcp", reason="the extra mcp is not installed: make protocols")
 pytest.importorskip("starlette", reason="the extra serve is not installed: make protocols")
 
 from nacre.extensions.http.server.server import HttpServer
 from nacre.extensions.http.server.tokens import Tokens
 from nacre.extensions.mcp.client.servers import ToolServers
-from nacre.extensions.mcp.server.server import memory_mount
 from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.settings.config import load_config
 from nacre.runtime.settings.sections.mcp import McpServer
-from tests.extensions.mcp.server.test_server import home  # noqa: F401 - a fixture
+from tests.extensions.mcp.server.test_server import home  # noqa: F401 - a fixture; skips without mcp
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -33,6 +31,8 @@ NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 @asynccontextmanager
 async def serving(home: Path) -> AsyncIterator[tuple[str, Tokens]]:  # noqa: F811 - the fixture
     """The address of the door, and the server's tokens."""
+    from nacre.extensions.mcp.server.server import memory_mount
+
     state = home / ".nacre"
     config = load_config({"HOME": str(home)}, state_dir=state)
     tokens = Tokens(state)
@@ -79,7 +79,7 @@ async def test_only_an_owners_token_opens_it(home: Path) -> None:  # noqa: F811 
         stranger = tokens.add("stranger", agent_id="main", is_owner=False, now=NOW)
         other = tokens.add("other", agent_id="work", is_owner=True, now=NOW)
         ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(verify=False) as client:
             said = {
                 token: await client.post(url, json=ask, headers={"authorization": f"Bearer {token}"})
                 for token in ("nonsense", stranger, other)

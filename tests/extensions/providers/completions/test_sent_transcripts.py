@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from nacre.extensions.providers.completions.messages import completion_arguments
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
@@ -63,7 +63,6 @@ def sent(steps: list[Message | str], model_name: str, turns: int | None) -> list
     return out
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     steps=st.lists(st.sampled_from([*MESSAGES, "recall", "compact"]), max_size=14),
     model_name=st.sampled_from(MODELS),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import apsw
 import pytest
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, strategies as st
 
 from nacre.memory.contracts.store import Scope
 from nacre.memory.stores.sqlite.connection import Connection, open_connection, transaction
@@ -180,7 +180,6 @@ def test_the_best_chunk_is_found_either_way(connection: Connection) -> None:
         )
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.text(max_size=80))
 @example('"')
 @example("NEAR(a b) AND NOT *")

@@ -120,16 +120,23 @@ def _worktree_config(root: Path, run: str) -> None:
     (root / ".git/config.worktree").write_text(text, encoding="utf-8")
 
 
+_PROGRAMS = (
+    *(f"[alias]\n\t{each} = !RUN" for each in ("log", "show", "ls-tree", "fsck")),
+    "[core]\n\taskPass = RUN\n\tgitProxy = RUN\n\teditor = RUN\n\tpager = RUN\n\tsshCommand = RUN",
+    "[credential]\n\thelper = !RUN",
+    "[sequence]\n\teditor = RUN\n[interactive]\n\tdiffFilter = RUN",
+    "[uploadpack]\n\tpackObjectsHook = RUN\n[gc]\n\tauto = 1\n\trecentObjectsHook = RUN",
+    "[pager]\n\tlog = RUN\n\tshow = RUN\n\tdiff = RUN",
+    '[remote "origin"]\n\turl = ssh://evil/x\n\tuploadpack = RUN',
+    '[trailer "Nacre-Session-Id"]\n\tcommand = RUN\n\tcmd = RUN',
+)
+"""Programs of the configuration that none of the others below gets in the way of."""
+
 POISONS: dict[str, Callable[[Path, str], None]] = {
-    "alias": _config("".join(f"[alias]\n\t{each} = !RUN\n" for each in ("log", "show", "ls-tree", "fsck"))),
-    "askpass": _config("[core]\n\taskPass = RUN\n\tgitProxy = RUN\n[credential]\n\thelper = !RUN"),
     "attributes-file": _config(
         '[core]\n\tattributesFile = .gitattributes\n[filter "x"]\n\tclean = RUN', "filter=x"
     ),
     "diff-command": _config('[diff "x"]\n\tcommand = RUN\n[diff]\n\texternal = RUN', "diff=x"),
-    "editor": _config(
-        "[core]\n\teditor = RUN\n[sequence]\n\teditor = RUN\n[interactive]\n\tdiffFilter = RUN"
-    ),
     "filter-clean": _config('[filter "x"]\n\tclean = RUN\n\tsmudge = RUN\n\trequired = true', "filter=x"),
     "filter-process": _config('[filter "x"]\n\tprocess = RUN\n\trequired = true', "filter=x"),
     "fsmonitor": _config("[core]\n\tfsmonitor = RUN"),
@@ -143,17 +150,12 @@ POISONS: dict[str, Callable[[Path, str], None]] = {
     "merge-driver": _config(
         '[merge "x"]\n\tdriver = RUN\n[merge]\n\ttool = x\n[mergetool "x"]\n\tcmd = RUN', "merge=x"
     ),
-    "pack-hook": _config(
-        "[uploadpack]\n\tpackObjectsHook = RUN\n[gc]\n\tauto = 1\n\trecentObjectsHook = RUN"
-    ),
-    "pager": _config("[core]\n\tpager = RUN\n[pager]\n\tlog = RUN\n\tshow = RUN\n\tdiff = RUN"),
+    "programs": _config("\n".join(_PROGRAMS)),
     "promisor": _promisor,
     "replaced": _replaced,
     "signed": _signed,
-    "ssh": _config('[core]\n\tsshCommand = RUN\n[remote "origin"]\n\turl = ssh://evil/x\n\tuploadpack = RUN'),
     "submodule": _submodule,
     "textconv": _config('[diff "x"]\n\ttextconv = RUN\n\tcachetextconv = true', "diff=x"),
-    "trailer": _config('[trailer "Nacre-Session-Id"]\n\tcommand = RUN\n\tcmd = RUN'),
     "worktree": lambda root, run: _config(f"[core]\n\tworktree = {root.parent}")(root, run),
     "worktree-config": _worktree_config,
 }

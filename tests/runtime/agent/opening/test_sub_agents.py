@@ -163,7 +163,7 @@ async def test_in_a_group_it_sees_nothing_private(tmp_path: Path) -> None:
     results = [message_text(message) for message in after.messages[-6:]]
     assert "7391" not in str(model.requests)
     assert "afraid" not in str(results)
-    assert "There is no tool named 'diary'" in results[-1]
+    assert "'diary'" in results[-1]
     assert "subagent" in sub_key(tmp_path)
 
 

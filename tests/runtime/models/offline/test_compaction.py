@@ -181,7 +181,7 @@ SENTENCES = (
     ),
     st.integers(0, 30),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_summary_after_a_flush_is_the_one_without(talk: list[tuple[bool, list[str]]], end: int) -> None:
     """What the flush found nothing in is not looked at again, and nothing else is left out."""
     messages = [user(" ".join(said)) if is_user else assistant(" ".join(said)) for is_user, said in talk]

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from nacre.runtime.contracts.model import ChatModel, Purpose, TextDelta
 from nacre.runtime.models.offline.model import OfflineModel
@@ -175,7 +175,6 @@ WILD = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     texts=st.lists(WILD, min_size=0, max_size=4),
     results=st.lists(WILD, max_size=2),
