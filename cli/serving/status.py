@@ -48,9 +48,6 @@ def command(context: click.Context, as_json: bool) -> int:
 
 
 async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
-    from nacre.bridges.connections.supervisor import saved_statuses
-    from nacre.bridges.schedule.timetable import Timetable, upcoming_lines
-    from nacre.runtime.ledger.ledger import told
     from nacre.runtime.storage.storage import ledger_of
 
     config = invocation.config
@@ -66,6 +63,10 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
         else:
             (invocation.warn if is_wanted else invocation.say)(NEVER_SERVED)
         return 1 if is_wanted else 0
+    from nacre.bridges.connections.supervisor import saved_statuses
+    from nacre.bridges.schedule.timetable import Timetable, upcoming_lines
+    from nacre.runtime.ledger.ledger import told
+
     is_running = await place.is_served()
     tables = await place.open_tables()
     try:

@@ -32,11 +32,11 @@ from nacre.memory.text.forms.words import stop_words_for
 from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM
 from nacre.prompts import quoted, render
 from nacre.record import Record
-from nacre.runtime.agent.insight.model_facts import token_counter
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt
 from nacre.runtime.models.failover import whole_answer
+from nacre.runtime.models.tokenizer import estimate_tokens
 from nacre.runtime.providers.opening import connected_model, model_budget
 from nacre.runtime.settings.config import Config
 from nacre.sessions.contracts.messages import AssistantMessage, Message, message_text, user_message
@@ -272,7 +272,7 @@ async def edits_by_model(
         limits = TidyLimits(
             window_tokens=(await model_budget(config.settings.agent, model)).window_tokens,
             most_chars=config.settings.agent.bootstrap_max_chars,
-            count_tokens=token_counter(config.model_name),
+            count_tokens=estimate_tokens,
             most_calls=most_calls,
         )
         return await ask_for_edits(model, notes, limits, now)

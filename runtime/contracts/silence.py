@@ -141,6 +141,8 @@ def _may_become_leading(text: str) -> bool:
 
 def _safe_chars(text: str) -> int:
     """How much of `text` can be shown: everything before white space and tokens that may end the answer."""
+    if SILENT_TOKEN[0] not in text:
+        return len(text.rstrip(_BEFORE))
     places = (match.start() for match in re.finditer(SILENT_TOKEN[0], text))
     start = next((place for place in places if _TOKENS_TO_THE_END.match(text, place)), len(text))
     return len(text[:start].rstrip(_BEFORE))

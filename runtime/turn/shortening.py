@@ -347,8 +347,10 @@ def plan_shortening(
     sizes: dict[int, int] = {}
     limit_tokens = int(room.message_tokens * SHOWN_SHARE)
     kept = _kept_places(shown, newest_said_id)
+    if _are_surely_small([shown[place].message for place in kept], room.kept_tokens):
+        kept = ()  # none has to give way to another, so that most turns count nothing here
     for place, item in enumerate(shown):
-        if place not in kept and _is_surely_small(item.message, room.message_tokens):
+        if place not in kept and _are_surely_small([item.message], room.message_tokens):
             continue
         sizes[place] = estimate_message_tokens(item.message, count_tokens)
         if sizes[place] > room.message_tokens:
@@ -414,8 +416,8 @@ def _level(sizes: Sequence[int], room_tokens: int) -> int:
     return max(sizes, default=0)
 
 
-def _is_surely_small(message: Message, limit_tokens: int) -> bool:
-    return MOST_TOKENS_PER_CHAR * message_chars(message) < limit_tokens
+def _are_surely_small(messages: Sequence[Message], limit_tokens: int) -> bool:
+    return MOST_TOKENS_PER_CHAR * sum(map(message_chars, messages)) < limit_tokens
 
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")

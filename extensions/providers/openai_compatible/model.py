@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from threading import Thread
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from nacre.extensions.providers.completions.addresses import user_of, without_credentials
 from nacre.extensions.providers.completions.errors import CallFacts, ProviderAnswered
@@ -462,7 +462,8 @@ class HttpAnswer:
 
     async def _read(self) -> AsyncGenerator[Mapping[str, Any], None]:
         reader, unread, has_events = EventReader(), b"", False
-        async with aclosing(_pieces(self._response)) as pieces:
+        # httpx has a generator and calls it an iterator
+        async with aclosing(cast("AsyncGenerator[bytes, None]", self._response.aiter_bytes())) as pieces:
             async for piece in pieces:
                 events = reader.feed(piece)
                 self.is_alive, has_events = not events, has_events or bool(events)
@@ -486,11 +487,6 @@ class HttpAnswer:
         if is_page(body):
             raise self._page_error(body)
         return whole_answer(body)
-
-
-async def _pieces(response: httpx.Response) -> AsyncGenerator[bytes, None]:
-    async for piece in response.aiter_bytes():
-        yield piece
 
 
 async def _read_to_the_end(pieces: AsyncIterator[bytes]) -> None:

@@ -166,7 +166,7 @@ sys.meta_path.insert(0, Watch)
 async def main(folder):
     Path(folder, "nacre.json5").write_text("{agents: {defaults: {compaction: {keepRecentTokens: 5000}}}}")
     model = ScriptedModel(
-        *(says("yes", usage=Usage(input_tokens=1_000 + number)) for number in range(20)),
+        *(says("yes", usage=Usage(input_tokens=40_000 + number)) for number in range(20)),
         says("NO_REPLY", purpose="flush"),
         says("## Goal\\nBees", purpose="compaction"),
         *(says("yes", usage=Usage(input_tokens=103_600 + number)) for number in range(2)),
