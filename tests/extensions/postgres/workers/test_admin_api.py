@@ -62,6 +62,12 @@ async def test_an_assistant_is_made_talks_rests_and_goes(tmp_path: Path, databas
                 assert any(line.startswith("Serving HTTP") for line in process.stdout)
                 with _api(port, token) as api:
                     await _life_of_an_assistant(server, api, database_url)
+                with _api(port, _token(tmp_path, "client")) as client:
+                    said = {"messages": [{"role": "user", "content": "hello"}]}
+                    answer = (await asyncio.to_thread(client.post, "/v1/chat/completions", json=said)).json()
+                    assert answer["choices"][0]["message"]["content"] == "hi"
+                    turns = "SELECT state FROM turns WHERE session_key LIKE '%openai%'"
+                    assert await _rows(database_url, turns) == [("done",)], "the worker ran it"
         finally:
             worker.kill()
             worker.join()
