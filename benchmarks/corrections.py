@@ -11,8 +11,8 @@ that are not the older one of a pair. `--misses` lists them, never those of the 
 `--unseen` asks about `corrections_2.toml` instead: one memory for each of five languages, of corrected facts
 and of pairs of lines that are both true. Of these, "newer first" counts those with both lines among the hits.
 `--third` asks about such pairs in `corrections.toml`, whose misses may be read, and `--fourth` about those of
-six languages in `corrections_2.toml`. "Still first" is asked of a
-memory without the corrections: whether a fact that holds stays before what else was told of that person.
+six languages in `corrections_2.toml`. "Still first" is asked of a memory without the corrections: whether a
+fact that holds stays before what else was told of that person.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ place and score. No hit is removed: a line that a later note contradicts is mark
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -99,10 +100,10 @@ class _Line(Record):
 
     @cached_property
     def stems(self) -> frozenset[str]:
-        """The stems of the line and of the headings above, without "'s"."""
+        """The stems of the line and of the headings above."""
         claims = (self.claim, *(claim_of(text.lstrip("# ")) for text in self.above))
         words = (word for claim in claims for word in claim.stems)
-        return frozenset(stem(word.removesuffix("'s").removesuffix("’s")) for word in words)
+        return frozenset(stem(word) for word in words)
 
     def is_alike(self, other: _Line) -> bool:
         return len(self.stems & other.stems) > 1
@@ -133,9 +134,15 @@ class _Sense(Record):
         )
 
 
-def intent_of(text: str, finder: Finder, days: Sequence[DayRange], rest: str) -> Intent:
-    """What `text` asks for; `rest` is what it says beside the `days` that it names."""
-    claim, about = claim_of(text), finder.look(rest).terms
+def intent_of(
+    text: str, finder: Finder, days: Sequence[DayRange], rest: str, counts: Sequence[int]
+) -> Intent:
+    """What `text` asks for; `rest` is what it says beside the `days` that it names.
+
+    A term that no note has, by `counts`, is asked of no line, such as a pair across two words in Chinese.
+    """
+    known = frozenset(at for at, count in enumerate(counts) if count)
+    claim, about = claim_of(text), finder.look(rest).terms & known
     capitals = (word for word in text.split() if word[0].isupper())
     names = about & finder.look(" ".join(capitals)).terms
     if text.lower() == text.upper() and gram_run().search(text):
@@ -165,13 +172,14 @@ def corrected_order(
         hits = _put_before(hits, right, wrong)
     first = {item.chunk_id for item, _ in hits}
     hits += others
-    for newer, older in (*_beside_undated(lines), *_told_later(hits, chunks, intents, first)):
+    for newer, older in _told_later(hits, chunks, intents, first):
         hits = _in_time(hits, newer, older, intents)
     supersessions: list[Supersession] = []
     for newer, older in _later_claims(lines):
         hits = _in_time(hits, newer, older, intents)
-        # A mark needs more of the question than a place does: half of all terms, those of days too.
-        if (intent := intents[older.chunk_id]) and 2 * len(older.terms) < len(intent.finder.terms):
+        # A mark needs a day, and more of the question than a place: half of all terms, those of days too.
+        intent = intents[older.chunk_id]
+        if older.day is None or (intent and 2 * len(older.terms) < len(intent.finder.terms)):
             continue
         by = citation(newer.chunk.path, newer.number, newer.number)
         mark = Superseded(line=older.number, by=by)
@@ -249,12 +257,13 @@ def _right_senses(lines: Sequence[_Line], intents: Mapping[int, Intent | None]) 
 
 
 def _later_claims(lines: Sequence[_Line]) -> Iterator[_Pair]:
-    dated = [(day, line) for line in lines if (day := line.day) is not None]
-    dated.sort(key=lambda item: (item[0], item[1].chunk.path, item[1].number))
-    for at, (day, newer) in enumerate(dated):
-        for earlier, older in dated[:at]:
+    # What a log says was said on its day; when a page without days was written, nobody knows.
+    rows = sorted(lines, key=lambda line: (line.day_or_first(), line.chunk.path, line.number))
+    for at, newer in enumerate(rows):
+        for older in rows[:at] if newer.day is not None else ():
             below = older.chunk.path == newer.chunk.path and older.number < newer.number
-            if not (_are_about_one_matter(newer, older) and (earlier < day or below)):
+            is_later = older.day_or_first() < newer.day_or_first()
+            if not (_are_about_one_matter(newer, older) and (is_later or below)):
                 continue
             # One common word of the question, such as "locker", may be two people's.
             is_one_subject = (
@@ -263,25 +272,14 @@ def _later_claims(lines: Sequence[_Line]) -> Iterator[_Pair]:
                 or older.claim.stems.keys() <= newer.claim.stems.keys()
             )
             if (is_one_subject and says_otherwise(newer.claim, older.claim)) or (
-                has_other_value(newer.claim, older.claim) and newer.above == older.above
+                has_other_value(newer.claim, older.claim)
+                and (older.day is None or newer.above == older.above)
             ):
                 yield newer, older
 
 
 def _are_about_one_matter(newer: _Line, older: _Line) -> bool:
     return bool(older.terms & newer.terms) and len(older.terms - newer.terms) <= 1
-
-
-def _beside_undated(lines: Sequence[_Line]) -> Iterator[_Pair]:
-    # What a log says was said on its day; when a page without days was written, nobody knows.
-    for newer in lines:
-        for older in lines if newer.day is not None else ():
-            if (
-                older.day is None
-                and _are_about_one_matter(newer, older)
-                and (has_other_value(newer.claim, older.claim) or _tells_of_change(newer, older))
-            ):
-                yield newer, older
 
 
 def _told_later(
@@ -302,17 +300,24 @@ def _told_later(
     ]
     ranks = {item.chunk_id: item.is_near for item, _ in groups if item.explanation.vector_rank}
     said.sort(key=_Line.day_or_first, reverse=True)
+    most = Counter[int]()
+    for line in said:
+        most[line.chunk_id] = max(most[line.chunk_id], len(line.terms))
     for older in said:
-        intent = intents[older.chunk_id]
-        if intent is None or older.chunk_id not in first or 2 * len(older.terms) < len(intent.about):
+        intent, terms = intents[older.chunk_id], len(older.terms)
+        if intent is None or older.chunk_id not in first or 2 * terms < len(intent.about):
             continue
-        same = older.terms & intent.names if intent.names else older.terms
+        if terms < most[older.chunk_id]:
+            continue
+        named = older.terms & intent.names if intent.names else older.terms
         for newer in said:
             if newer.day_or_first() <= older.day_or_first():
                 break
-            if not same or not same <= newer.terms:
+            if not named & newer.terms or not (named <= newer.terms or named & _subject(newer, intent)):
                 continue
             if not intent.names and not begin_alike(newer.claim, older.claim):
+                continue
+            if newer.claim.stems == older.claim.stems:
                 continue
             tells = newer.claim.is_change
             if ranks.get(newer.chunk_id) and ranks.get(older.chunk_id):
@@ -324,16 +329,14 @@ def _told_later(
                 yield newer, older
 
 
+def _subject(line: _Line, intent: Intent) -> frozenset[int]:
+    # The terms in the headings above a line and in its first word: German has other words in capitals too.
+    return (line.terms - line.own) | intent.finder.look(next(iter(line.claim.stems), "")).terms
+
+
 def _is_among_several(line: _Line) -> bool:
     text = line.chunk.text
     return is_chat(text, line.at) and not text.split("\n")[line.at].startswith("> User: ")
-
-
-def _tells_of_change(newer: _Line, older: _Line) -> bool:
-    # "Ada told me that the car changed" concerns "car: Golf" below the heading "Ada".
-    words = {word for word, _ in newer.claim.words}
-    over = {word for text in older.above for word, _ in claim_of(text.lstrip("# ")).words}
-    return newer.claim.is_change and any(words.issuperset({*thing, *over}) for thing in older.claim.values)
 
 
 def _with_score(hit: HitGroup, score: float) -> HitGroup:

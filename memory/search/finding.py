@@ -133,7 +133,7 @@ def find(
         candidates=found,
         facts=facts,
         finder=finder,
-        intent=intent_of(text, finder, days, rest) if finder is not None else None,
+        intent=intent_of(text, finder, days, rest, facts.term_counts or ()) if finder is not None else None,
         absent=absent.names if has_chunks else (),
         degraded=degraded,
         has_vector=vector is not None,

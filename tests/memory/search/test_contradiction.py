@@ -206,11 +206,12 @@ async def test_a_question_about_a_day_is_answered_with_what_was_so_then(tmp_path
     assert [hit.path for hit in report.hits] == [f"memory/{OLDER}.md", f"memory/{NEWER}.md"]
 
 
-async def test_a_log_stands_before_a_page_without_days(tmp_path: Path) -> None:
+@pytest.mark.parametrize("question", ["Who is Greta's dentist?", "dentist Greta"])
+async def test_a_log_stands_before_a_page_without_days(tmp_path: Path, question: str) -> None:
     """Nothing is marked, because the page may have been written later."""
     page = "# Greta\n\nGreta's dentist is Dr. Blum.\n"
     notes = {"greta": page, NEWER: "- Greta's dentist is Dr. Yilmaz.\n"}
-    report = await search(tmp_path, "Who is Greta's dentist?", **notes)
+    report = await search(tmp_path, question, **notes)
 
     assert [hit.path for hit in report.hits] == [f"memory/{NEWER}.md", "memory/greta.md"]
     assert not any(superseded(report).values())
@@ -286,6 +287,23 @@ async def test_a_change_is_told_in_other_words_than_the_question(
             "{} was given locker 91.",
         ),
         ("思思出差时狗放在哪里？", "思思", "国强", "出差时狗放在邻居家。", "{}出差时把狗送到宠物店。"),
+        # German has other words in capitals too.
+        (
+            "Welche Tropfen nimmt Carla?",
+            "Carla",
+            "Dario",
+            "Nimmt Tropfen gegen Husten, Eukalin.",
+            "{} verträgt Eukalin nicht, es gab Salvin.",
+        ),
+        # Of the pairs of characters in the question, the notes have two.
+        ("大伟开什么车？", "大伟", "国强", "开一辆本田。", "{}卖了本田，换了比亚迪。"),
+        (
+            "When is the planning call with Nadia?",
+            "Nadia",
+            "Dario",
+            "The planning call with her is at nine.",
+            "{} has the planning call at ten.",
+        ),
     ],
 )
 async def test_what_was_told_later_in_the_same_words_comes_first(
@@ -299,6 +317,16 @@ async def test_what_was_told_later_in_the_same_words_comes_first(
 
     assert report.hits[0].path == (f"memory/{NEWER}.md" if is_same else "memory/page.md")
     assert not any(superseded(report).values())
+
+
+async def test_what_is_told_twice_corrects_nothing(tmp_path: Path) -> None:
+    """The line of an older hit that is compared is the one with most of the question."""
+    older = "- Ada asked for the recipe of the soup.\n- Ada learns the cello on Tuesdays.\n"
+    notes = {OLDER: older, NEWER: "- Ada asked for the recipe of the soup.\n- Rain.\n"}
+    embedder = WordEmbedder()
+    report = await search(tmp_path, "What does Ada learn?", embedder=embedder, **notes)
+
+    assert report.hits[0].path == f"memory/{OLDER}.md"
 
 
 @pytest.mark.parametrize(
