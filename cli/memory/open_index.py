@@ -89,9 +89,7 @@ def run_with(
 
 
 def local_model(context: click.Context, question: str, place: SearchPlace | None) -> Callable[[], Embedder]:
-    """A function that makes the embedder that comes with the install. It embeds the question ahead, unless
-    this process has the model's libraries already.
-    """
+    """A function that makes the embedder that comes with the install; the question is embedded ahead."""
     from nacre.memory.embedders.question_ahead import QuestionAhead, is_loaded_here
 
     if is_loaded_here():

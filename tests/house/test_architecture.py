@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -250,10 +249,11 @@ def test_suppressions_have_code_and_reason() -> None:
 def test_every_prompt_is_sent_by_somebody() -> None:
     """No prompt file lies there unused."""
     code = "\n".join(source.text for source in HOUSE if source.root in ("runtime", "extensions"))
+    code = code.replace('"', "'")
     files = [path for path in (ROOT / "prompts").glob("*/*.md") if path.stem != "README"]
     names = [f"{path.parent.name}/{path.stem}" for path in files]
 
-    assert [name for name in sorted(names) if not re.search(f"['\"]{name}['\"]", code)] == []
+    assert [name for name in sorted(names) if f"'{name}'" not in code] == []
 
 
 def test_help_is_cheap(tmp_path: Path) -> None:
