@@ -1,9 +1,10 @@
-"""SQLite, Postgres and LanceDB: the same texts and vectors stored and searched, in turns, in one run.
+"""SQLite, Postgres, plain Postgres and LanceDB: the same texts and vectors stored and searched, in one run.
 
     python -m benchmarks.beside.stores [postgresql://…] [--rows 10000] [--questions 100]
 
 SQLite and Postgres are asked through the memory's `Store`, as its search asks them. LanceDB has a table of
 its own, with an inverted index over the words, and vectors without an index, as `memory-lancedb` has them.
+Plain Postgres is one table as tutorials have it: pgvector's HNSW, GIN over `to_tsvector`, `ts_rank_cd`.
 The database must be an empty one; without a url Postgres is left out. A search asks for the 30 nearest
 vectors and the 30 best by words. Figures on a busy machine are worth their ratio alone.
 """
@@ -98,6 +99,65 @@ class Lance:
         return sum(path.stat().st_size for path in self._folder.glob("**/*") if path.is_file())
 
 
+class PlainPostgres:
+    """Texts and vectors in one table, each column with its index, in a schema of its own."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    @classmethod
+    async def open(cls, url: str) -> PlainPostgres:
+        """A new table in the database, which has pgvector."""
+        import psycopg
+
+        connection = await psycopg.AsyncConnection.connect(url, autocommit=True)
+        await connection.execute("CREATE SCHEMA plain")
+        await connection.execute(
+            f"CREATE TABLE plain.texts (id int PRIMARY KEY, text text, vector vector({DIMENSIONS}))"
+        )
+        return cls(connection)
+
+    async def add(self, first: int, texts: Sequence[str], vectors: Any) -> None:
+        copy = "COPY plain.texts (id, text, vector) FROM STDIN"
+        async with self._connection.cursor() as cursor, cursor.copy(copy) as rows:
+            for number, text in enumerate(texts):
+                await rows.write_row((first + number, text, _literal(vectors[number])))
+
+    async def finish(self) -> None:
+        await self._connection.execute("CREATE INDEX ON plain.texts USING hnsw (vector vector_cosine_ops)")
+        await self._connection.execute("CREATE INDEX ON plain.texts USING gin (to_tsvector('simple', text))")
+        await self._connection.execute("ANALYZE plain.texts")
+
+    async def near(self, vector: Any) -> list[int]:
+        return await self._numbers(
+            "SELECT id FROM plain.texts ORDER BY vector <=> %s::vector LIMIT %s", _literal(vector), POOL
+        )
+
+    async def by_words(self, question: str) -> list[int]:
+        asked = " | ".join(question.split())
+        return await self._numbers(
+            "SELECT id FROM plain.texts, to_tsquery('simple', %s) AS asked "
+            "WHERE to_tsvector('simple', text) @@ asked "
+            "ORDER BY ts_rank_cd(to_tsvector('simple', text), asked) DESC LIMIT %s",
+            asked,
+            POOL,
+        )
+
+    async def size_bytes(self) -> int:
+        return (await self._numbers("SELECT pg_total_relation_size('plain.texts')"))[0]
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    async def _numbers(self, statement: str, *values: object) -> list[int]:
+        cursor = await self._connection.execute(statement, values)
+        return [row[0] for row in await cursor.fetchall()]
+
+
+def _literal(vector: Any) -> str:
+    return f"[{','.join(map(str, vector.tolist()))}]"
+
+
 def texts_and_vectors(rows: int, chance: random.Random) -> tuple[list[str], Any]:
     """Sentences of words as rare as in a language, and vectors in groups, as of notes about subjects."""
     weights = [1 / rank for rank in range(1, _WORDS + 1)]
@@ -176,11 +236,13 @@ async def run(url: str, rows: int, questions: int, folder: Path) -> None:
     if database:
         opened.append(await PostgresStore.open(database, AGENT))
         stores["Postgres"] = MemoryStore(opened[1], database)
+        stores["plain Postgres"] = plain = await PlainPostgres.open(url)
     stores["LanceDB"] = await Lance.open(folder / "lance")
     await compare(stores, rows, questions)
     for store in opened:
         await store.close()
     if database:
+        await plain.close()
         await database.close()
 
 
