@@ -125,7 +125,7 @@ class Watched:
             return [("read_page", {"address": message_text(request.messages[-1]).split()[-1]})], ""
         is_asked = said.text.startswith(("Remember", "Please note"))
         if is_asked and any(each.name == "append" for each in request.tools):
-            return [("append", {"path": f"memory/{self.clock():%Y-%m-%d}.md", "text": said.note})], ""
+            return [("append", {"path": f"memory/{self.clock():%Y-%m-%d}.md", "text": said.noted})], ""
         return [], "All right."
 
     def _flush(self, request: ModelRequest) -> tuple[list[tuple[str, dict[str, str]]], str]:
@@ -139,7 +139,7 @@ class Watched:
         }
         heard = [message_text(each) for each in request.messages if isinstance(each, UserMessage)]
         meant = [self.known[each] for each in heard if each in self.known]
-        notes = [note for note in dict.fromkeys(each.note for each in meant) if note and note not in written]
+        notes = [note for note in dict.fromkeys(each.noted for each in meant) if note and note not in written]
         return ([("append", {"text": "\n".join(notes)})], "") if notes else ([], "NO_REPLY")
 
     def _edits(self, asked: str) -> Iterator[dict[str, Any]]:

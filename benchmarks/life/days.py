@@ -67,6 +67,12 @@ class Said:
     must_not_rule: str = ""
     """Words that must be neither in MEMORY.md nor in a prompt."""
 
+    @property
+    def noted(self) -> str:
+        """The note, and below it the question that a flush is asked for where people use other words."""
+        question = self.matter.thing.get("question") if self.matter and self.by == "owner" else None
+        return f"{self.note}\n  - {question.format(p=self.matter.person)}" if question else self.note
+
 
 class Life:
     """The days of a life, in order; `matters` grow as they are lived."""

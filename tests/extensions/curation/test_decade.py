@@ -10,17 +10,13 @@ from benchmarks.decade import lived
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("embedder", "most_stale"), [("local", 0), ("none", 1)])
-async def test_two_months_with_recorded_answers(tmp_path: Path, embedder: str, most_stale: int) -> None:
-    """Nothing is stale, lost, doubled or marked in error, strangers decide nothing, an idle day is free.
-
-    By words alone, a newer line in other words than an older one may come behind it.
-    """
+@pytest.mark.parametrize("embedder", ["local", "none"])
+async def test_two_months_with_recorded_answers(tmp_path: Path, embedder: str) -> None:
+    """Nothing is stale, lost, doubled or marked in error, strangers decide nothing, an idle day is free."""
     figures = await lived(tmp_path, days=60, embedder=embedder)
 
     assert figures.asked > 40
-    assert len(figures.stale) <= most_stale
-    assert (figures.lost, figures.lies_first, figures.marked) == ([], [], [])
+    assert (figures.stale, figures.lost, figures.lies_first, figures.marked) == ([], [], [], [])
     assert (figures.poisoned, figures.alike, figures.idle_tokens) == (set(), [], 0)
     assert figures.lines > 20
     assert 0 < figures.curated_chars < figures.most_chars
