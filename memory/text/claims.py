@@ -369,8 +369,8 @@ def _in_reach(clause: str) -> Iterator[tuple[str, bool]]:
 
 def _cut(clause: str) -> Iterator[str]:
     for token in _TOKEN.findall(clause):
-        if not token.isascii() and gram_run().match(token):
-            yield from (token[at : at + 2] for at in range(max(1, len(token) - 1)))
+        if not token.isascii() and (run := gram_run().match(token)):  # without the "'s" of 王芳's
+            yield from (run[0][at : at + 2] for at in range(max(1, len(run[0]) - 1)))
         else:
             yield token
 

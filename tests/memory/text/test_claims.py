@@ -73,3 +73,8 @@ def test_none_is_the_value_also_with_a_reason_behind_it() -> None:
     withdrawn = Claim("- Ada's boat: none; 'Petrel' was a mistake, corrected on 2027-09-29")
     assert has_other_value(withdrawn, Claim("- Ada's boat: Kittiwake, since 2026-04-15"))
     assert not has_other_value(withdrawn, Claim("- Ada's boat: none"))
+
+
+def test_a_name_without_an_alphabet_is_one_word_with_an_s_behind_it() -> None:
+    """Otherwise any two lines about 王芳's things would seem to share three words."""
+    assert [*Claim("- 王芳's boat: Zephyr").stems] == ["王芳", "boat", "zephyr"]
