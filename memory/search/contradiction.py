@@ -22,6 +22,7 @@ from nacre.memory.text.claims import (
     begin_alike,
     claim_of,
     has_other_value,
+    is_own_heading,
     says_otherwise,
 )
 from nacre.memory.text.days.ranges import DayRange
@@ -116,7 +117,7 @@ class _Line(Record):
             if ITEM.match(text) and _indent(text) < indent:
                 indent = _indent(text)
                 over.append(text.strip())
-        return frozenset(fold(text) for text in over if day_in(text) is None)
+        return frozenset(fold(text) for text in over if day_in(text) is None and not is_own_heading(text))
 
 
 class _Sense(Record):

@@ -297,6 +297,11 @@ def subject_of(headings: Sequence[str]) -> str:
     return "" if name in _SECTIONS or _OWN_HEADING.match(name) or not name[:1].isalpha() else name
 
 
+def is_own_heading(text: str) -> bool:
+    """Whether a heading is one that Nacre writes into logs, which says nothing of the lines below."""
+    return bool(_OWN_HEADING.match(fold(text.lstrip("# "))))
+
+
 def has_other_value(newer: Claim, older: Claim) -> bool:
     """Whether a thing has different values in two statements, and not the same value in more words."""
     both = older.values.keys() & newer.values.keys()

@@ -58,6 +58,16 @@ async def test_the_newer_value_comes_first(tmp_path: Path, question: str, older:
     assert scores == sorted(scores, reverse=True)
 
 
+async def test_the_headings_that_nacre_writes_say_nothing(tmp_path: Path) -> None:
+    """One value was noted by a tool, the other by a flush, and it says why there is none."""
+    older = "## Noted at 09:30\n\n- Ada's boat: Petrel, since 2026-01-12\n"
+    newer = "## Notes of the conversation\n\n- Ada's boat: none; 'Petrel' was a mistake\n"
+    report = await search(tmp_path, "What is Ada's boat called?", **{OLDER: older, NEWER: newer})
+
+    assert [hit.path for hit in report.hits] == [f"memory/{NEWER}.md", f"memory/{OLDER}.md"]
+    assert superseded(report)[f"memory/{OLDER}.md"] == [(3, f"memory/{NEWER}.md#L3")]
+
+
 async def test_each_older_value_names_the_latest(tmp_path: Path) -> None:
     """Three values in a row stand in the order of their days, the latest first."""
     days = {OLDER: "tulip", NEWER: "rose", LATEST: "lily"}
