@@ -391,10 +391,12 @@ def _values(bare: str) -> Iterator[tuple[Thing, frozenset[str]]]:
         thing, _, value = bare.strip("| ").partition("|")
         yield _thing(thing), _value(value)
         return
-    if (labelled := _LABELLED.match(bare)) and _is_one(labelled[2]):
+    if labelled := _LABELLED.match(bare):
         first = _SEVERAL.split(labelled[2], 1)[0].strip()
-        # "boat: none; the Petrel was a mistake"
-        yield _thing(labelled[1]), _value(first if is_not(fold(first)) else labelled[2])
+        if is_not(fold(first)):  # "boat: none; the Petrel was a mistake"
+            yield _thing(labelled[1]), _value(first)
+        elif _is_one(labelled[2]):
+            yield _thing(labelled[1]), _value(labelled[2])
     start = 0
     for end in (*(mark.start() for mark in _CLAUSE.finditer(bare)), len(bare)):
         clause = bare[start:end].lstrip(_MARKS_OF_CLAUSES)
