@@ -22,5 +22,5 @@ def test_an_export_comes_into_a_database(database_url: str, tmp_path: Path) -> N
     again = json.loads(run_nacre(tmp_path, *words, NACRE_DATABASE_URL=database_url).stdout)["counts"]
     assert (again["sessions"]["alreadyHere"], again["notes"]["alreadyHere"]) == (3, 2)
     listed = run_nacre(tmp_path, "sessions", "list", "--all", NACRE_DATABASE_URL=database_url).stdout
-    assert "direct:chatgpt-knots-" in listed
+    assert "\nchatgpt-knots-" in listed
     assert not list((tmp_path / ".nacre").rglob("sessions/*.jsonl"))
