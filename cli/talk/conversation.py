@@ -22,7 +22,7 @@ from nacre.cli.talk.event_lines import Calls, asked_text, event_line
 from nacre.cli.talk.keyboard.attached_files import FileNotSent, mentioned_files
 from nacre.cli.talk.keyboard.completion import Known
 from nacre.cli.talk.keyboard.prompt import Prompt, keyboard_held_back, keyboard_lent
-from nacre.cli.talk.quiet_turn import owner_says
+from nacre.cli.talk.quiet_turn import LEAVE_COMMANDS, owner_says
 from nacre.record import Record
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.commands.conversation.status import SessionStatus
@@ -271,7 +271,6 @@ _HERE = {
 """Commands that this chat answers itself, and what they do."""
 _EDIT = "/edit"
 _HELP = "/help"
-_LEAVE_COMMANDS = ("/quit", "/exit")
 _DETAILS = "/details"
 _SHOWN_NOTICES = 2
 _SHORT_ID_CHARS = 8
@@ -384,7 +383,7 @@ class _Chat:
             if word == _EDIT:
                 if edited := await self._edited(rest):
                     return edited
-            elif word in _LEAVE_COMMANDS and not rest:
+            elif word in LEAVE_COMMANDS and not rest:
                 return None
             elif word == _DETAILS and not rest:
                 self._show_details()

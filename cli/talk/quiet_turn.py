@@ -15,6 +15,9 @@ from nacre.runtime.contracts.inbound import Inbound
 if TYPE_CHECKING:
     from nacre.runtime.agent.agent import Agent
 
+LEAVE_COMMANDS = ("/quit", "/exit")
+"""What ends a chat, typed or read from a file."""
+
 
 class Outcome(Record):
     """How a turn ended, and what happened on the way."""

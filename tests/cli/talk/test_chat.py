@@ -96,13 +96,15 @@ def test_stopping_an_answer_and_ending_the_program(tmp_path: Path) -> None:
 
 def test_without_a_terminal_each_line_is_a_message(tmp_path: Path) -> None:
     """Replies go to standard output, the rest to standard error; blank lines and `\\r` are no messages."""
-    lines = "Remember that my boat is called Halcyon.\r\n\n/status\nWhat is my boat called?"
+    said = "Remember that my boat is called Halcyon.\r\n\n/status\nWhat is my boat called?"
+    lines = f"{said}\n/quit\nRemember that nobody reads this."
 
     run = run_nacre(tmp_path, stdin=lines)
 
     assert run.returncode == 0
     assert run.stdout.index("Halcyon") < run.stdout.index("🧵 Session: ") < run.stdout.index("#L1")
     assert "\x1b" not in run.stdout + run.stderr
+    assert "nobody" not in run.stdout
     assert run.stderr.splitlines()[-1].startswith("· memory_search: 1 passage")
 
 
