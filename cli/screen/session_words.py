@@ -34,7 +34,10 @@ def age(at_ms: int, now: datetime) -> str:
 
 
 def session_name(key: str, record: SessionRecord, main_key: str, *, is_current: bool = True) -> str:
-    """What every command takes for a session: the owner's name for it, `main`, or its key without agent."""
+    """The short name of a session, which every command accepts.
+
+    A private session has its owner's name for it, the main one `main`, any other its key without the agent.
+    """
     parts = key.split(":", 2)
     name = parts[2] if parts[0] == "agent" and len(parts) == 3 else key
     own = name.removeprefix("direct:")

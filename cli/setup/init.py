@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 
 class Flags(Record):
-    """What the run says: the address of a server, a model, a key, fallbacks, the token of a Telegram bot."""
+    """Options and variables of one run: a server, a model, a key, fallbacks, a Telegram bot's token."""
 
     address: str = ""
     model_name: str = ""
@@ -72,7 +72,7 @@ class Flags(Record):
 
     @property
     def name_model(self) -> bool:
-        """Whether they say who answers, so that nobody is asked."""
+        """Whether they name the model, so that no question about it is needed."""
         return bool(self.address or self.model_name or self.key or self.fallbacks)
 
 

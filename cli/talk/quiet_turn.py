@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nacre.runtime.agent.agent import Agent
 
 LEAVE_COMMANDS = ("/quit", "/exit")
-"""What ends a chat, typed or read from a file."""
+"""The commands that end a chat, on a terminal and in a pipe."""
 
 
 class Outcome(Record):

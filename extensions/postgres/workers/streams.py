@@ -52,7 +52,7 @@ class SentStream:
         self.channel = turn.stream
         self._place = [*turn.key, turn.fence]
         self.events: list[Event] = []
-        """Those that were not taken yet."""
+        """The events that `take` has not returned yet."""
         self.sent_chars = 0
 
     def take(self) -> Iterator[str]:
