@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.sources.proposed_write import WaitsForReview, names_of_others
@@ -28,6 +29,9 @@ from nacre.sessions.contracts.messages import (
 )
 from nacre.sessions.entries.entries import CustomMessage, CustomRecord, Entry
 
+if TYPE_CHECKING:
+    from nacre.memory.text.claims import Claim
+
 _FILE_TOOLS = ("read", "write", "edit", "append", "list")
 _MEMORY_TOOLS = ("memory_search", "memory_get", "memory_recall", "memory_store", "memory_forget")
 _FACT_TOOLS = ("memory_set_fact", "memory_note", "memory_recall_facts")
@@ -47,6 +51,8 @@ words."""
 MOST_RECENT = 400
 """The number of recent messages that are searched for the author of a line."""
 MOST_NAMES = 12
+MOST_WORDS = 20_000
+"""How many different words of tools are kept of a session."""
 
 _WORD = re.compile(r"[^\W_]+")
 # Transcripts of earlier versions have a file's text in the same block as the sender's.
@@ -80,7 +86,8 @@ class SpeakerLog:
     A summary removes no speaker, because the transcript still has its messages. `tools` returned something
     from outside, `people` are the ids of senders, and `note_keys` are the lines of notes that were shown.
     `has_newer_speakers` means that others spoke since the latest message or in it; `latest_keys` are the
-    lines of notes shown since then.
+    lines of notes shown since then. `tool_words` has the words of the tools' results, and is `None`
+    if others said more than these.
     """
 
     def __init__(self) -> None:
@@ -90,6 +97,7 @@ class SpeakerLog:
         self.note_keys: set[str] = set()
         self.latest_keys: set[str] = set()
         self.has_others = False
+        self.tool_words: set[str] | None = set()
         self.has_newer_speakers = False
         self.is_sub_agent = False
         self.is_owners_task = False
@@ -119,6 +127,27 @@ class SpeakerLog:
         is_clear = most >= max(2, len(stems) / 2) and counts.count(most) == 1
         return self.recent[counts.index(most)] if is_clear else None
 
+    def restated_message(self, line: str) -> _UserText | None:
+        """The newest message of a person that a line states in other words, beside tools that were heard.
+
+        It has the value that the line gives a thing, and another of its significant words. No tool's result
+        has one of the others, so that nothing in the line comes from a tool alone. A line denies something
+        only if the message does.
+        """
+        from nacre.memory.text.claims import Claim, addresses  # slow, and only such a line needs it
+        from nacre.memory.text.evidence import fold, stem
+
+        if self.tool_words is None or not (found := addresses(line)):
+            return None
+        claim, value = Claim(line), frozenset(word for each in found for word in each.value)
+        heard = fold(" ".join(self.tool_words))
+        others = {stem(word.rstrip("'\u2019")) for word in claim.stems} - value  # without the "'s" of Ada's
+        for said in reversed(self.recent):
+            if value <= said.stems and others & said.stems:
+                is_alike = _denies(Claim(said.text)) or not _denies(claim)
+                return said if is_alike and not any(word in heard for word in others - said.stems) else None
+        return None
+
     def is_latest_message(self, line: str) -> bool:
         """Whether the latest message contains exactly these words and nobody else spoke since or in it."""
         words = _words(line)
@@ -132,6 +161,7 @@ class SpeakerLog:
                 self._add_message(entry.id, message)
             case ToolResultMessage() as result if result.tool_name not in NOTE_TOOLS:
                 self._add_tool(result.tool_name)
+                self._add_words(result)
             case ToolResultMessage() as result:
                 self._add_notes(message_text(result))
             case AssistantMessage(tool_calls=calls) if any(["char" in call.arguments for call in calls]):  # noqa: C419 - most have none
@@ -150,6 +180,13 @@ class SpeakerLog:
         self.tools[name] = None
         self.has_newer_speakers = True
 
+    def _add_words(self, result: ToolResultMessage) -> None:
+        if any(isinstance(block, Image) for block in result.content):
+            self.tool_words = None
+        if self.tool_words is not None:
+            self.tool_words.update(_WORD.findall(message_text(result).casefold()))
+            self.tool_words = self.tool_words if len(self.tool_words) <= MOST_WORDS else None
+
     def _add_person(self, name: str) -> None:
         self.people[name] = None
         self.has_others = self.has_newer_speakers = True
@@ -159,12 +196,16 @@ class SpeakerLog:
         self.turn_start = entry_id
         self.has_newer_speakers = False
         self.latest_keys.clear()
+        if message.foreign_speakers:
+            self.tool_words = None
         for speaker in message.foreign_speakers:
             self._add_tool(speaker) if speaker == ATTACHMENT else self._add_person(speaker)
         if any([isinstance(block, Image) for block in message.content]):  # noqa: C419 - much faster
             self._add_tool(ATTACHMENT)
+            self.tool_words = None
         if "[attachment " in text and (attached := _ATTACHED.search(text)):
             self._add_tool(ATTACHMENT)
+            self.tool_words = None
             text = text[: attached.start()]
         if message.sender:
             self.people[message.sender] = None
@@ -278,9 +319,10 @@ class SessionSources(Record):
     async def begin(self, written_by: Writer, entry_ids: tuple[str, ...] = ()) -> SourceOf:
         """Returns a function that attributes the lines that this session is about to write.
 
-        A line is one person's word if a message of theirs contains its words in order. Otherwise it may be
-        the word of everybody who spoke, including tools and quoted notes, because a model can attribute any
-        words to anybody. A line of a flush then still names the message that it is likely made from.
+        A line is one person's word if a message of theirs contains its words in order, and the owner's if it
+        states a message of theirs and nothing that only a tool said. Otherwise it may be the word of
+        everybody who spoke, including tools and quoted notes, because a model can attribute any words to
+        anybody. A line of a flush then still names the message that it is likely made from.
         """
         speakers = self.speakers()
         has_others = speakers.has_others or await self.sources.others_keys(tuple(speakers.note_keys))
@@ -302,8 +344,12 @@ class SessionSources(Record):
             at=self.now().isoformat(timespec="seconds"),
         )
 
+        may_restate = everybody == ["owner", "assistant", "tool"]
+
         def source_of(line: str) -> Source:
             said = None if speakers.is_sub_agent else speakers.find_message(line)
+            if said is None and may_restate and (said := speakers.restated_message(line)) is not None:
+                return replace(source, said_by=(person, "assistant"), names=(), entry_ids=(said.entry_id,))
             if said is None:
                 likely = speakers.likely_message(line) if written_by == "flush" else None
                 return replace(source, entry_ids=(likely.entry_id,)) if likely else source
@@ -315,6 +361,10 @@ class SessionSources(Record):
 
 def _range(first: str, last: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, (first, last))))
+
+
+def _denies(claim: Claim) -> bool:
+    return any(is_denied for _, is_denied in claim.words)
 
 
 def _words(text: str) -> str:

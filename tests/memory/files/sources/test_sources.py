@@ -11,13 +11,13 @@ import pytest
 from nacre.memory.contracts.errors import ReadRefused
 from nacre.memory.contracts.records import Excerpt, SearchHit, SearchReport
 from nacre.memory.contracts.workspace import PathOutsideRoot
+from nacre.memory.files.sources.attribution import attributed
 from nacre.memory.files.sources.source import PRIVATE, Source, passages, source_text
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import (
     SourceOf,
     Sources,
     StoredSource,
-    attributed,
     line_key,
     to_lines,
     without_keys,
