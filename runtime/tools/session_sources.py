@@ -140,6 +140,8 @@ class SpeakerLog:
         if self.tool_words is None or not (found := addresses(line)):
             return None
         claim, value = Claim(line), frozenset(word for each in found for word in each.value)
+        if not value:
+            return None
         heard = fold(" ".join(self.tool_words))
         others = {stem(word.rstrip("'\u2019")) for word in claim.stems} - value  # without the "'s" of Ada's
         for said in reversed(self.recent):

@@ -500,6 +500,7 @@ RESTATED = {
     "- Peter's pets: cats": True,
     "- Peter's account: Padua": False,
     "- Peter's city: Bergen": False,
+    "- Peter's boat: none": False,
     "- Ann's city: Padua": False,
     "- Peter has no city: not Padua": False,
     "- Where does Peter live?": False,

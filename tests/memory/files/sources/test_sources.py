@@ -308,6 +308,19 @@ async def test_what_the_owner_denies_is_out_of_date(root: Path) -> None:
     ]
 
 
+async def test_what_there_is_none_of_is_out_of_date(root: Path) -> None:
+    """ "None" names no value, and retires each one that the thing had; a new one retires it again."""
+    await by(root, MINE).append(LOG, "- Anna's boat: Petrel\n- Max's boat: Petrel")
+    await by(root, MINE).append("memory/2026-05-02.md", "- Anna's boat: none; 'Petrel' was a mistake")
+    lines = ("- Anna's boat: Petrel", "- Max's boat: Petrel", "- Anna's boat: none; 'Petrel' was a mistake")
+
+    assert await _out_of_date(root, *lines) == ["memory/2026-05-02.md", "", ""]
+
+    await by(root, MINE).append("memory/2026-06-02.md", "- Anna's boat: Osprey")
+
+    assert await _out_of_date(root, *lines) == ["memory/2026-05-02.md", "", "memory/2026-06-02.md"]
+
+
 async def test_forgetting_a_line_leaves_no_digest_of_it(root: Path) -> None:
     """Also none in the values and marks that were made of it."""
     await by(root, MINE).append(LOG, "- My city: Lisbon")
