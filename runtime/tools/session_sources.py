@@ -8,14 +8,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.sources.proposed_write import WaitsForReview, names_of_others
 from nacre.memory.files.sources.rejections import rejected_lines
 from nacre.memory.files.sources.source import NOT_THE_OWNERS, PRIVATE, Source, Speaker, Writer
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
-from nacre.memory.files.sources.sources import SourceOf, Sources, line_key, stems_of
+from nacre.memory.files.sources.sources import SourceOf, Sources, line_key, restated, stems_of
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.policy import ChatPolicy
@@ -28,9 +27,6 @@ from nacre.sessions.contracts.messages import (
     message_text,
 )
 from nacre.sessions.entries.entries import CustomMessage, CustomRecord, Entry
-
-if TYPE_CHECKING:
-    from nacre.memory.text.claims import Claim
 
 _FILE_TOOLS = ("read", "write", "edit", "append", "list")
 _MEMORY_TOOLS = ("memory_search", "memory_get", "memory_recall", "memory_store", "memory_forget")
@@ -128,27 +124,12 @@ class SpeakerLog:
         return self.recent[counts.index(most)] if is_clear else None
 
     def restated_message(self, line: str) -> _UserText | None:
-        """The newest message of a person that a line states in other words, beside tools that were heard.
-
-        It has the value that the line gives a thing, and another of its significant words. No tool's result
-        has one of the others, so that nothing in the line comes from a tool alone. A line denies something
-        only if the message does.
-        """
-        from nacre.memory.text.claims import Claim, addresses  # slow, and only such a line needs it
-        from nacre.memory.text.evidence import fold, stem
-
-        if self.tool_words is None or not (found := addresses(line)):
+        """The newest message of a person that a line states in other words, with nothing of a tool alone."""
+        if self.tool_words is None:
             return None
-        claim, value = Claim(line), frozenset(word for each in found for word in each.value)
-        if not value:
-            return None
-        heard = fold(" ".join(self.tool_words))
-        others = {stem(word.rstrip("'\u2019")) for word in claim.stems} - value  # without the "'s" of Ada's
-        for said in reversed(self.recent):
-            if value <= said.stems and others & said.stems:
-                is_alike = _denies(Claim(said.text)) or not _denies(claim)
-                return said if is_alike and not any(word in heard for word in others - said.stems) else None
-        return None
+        said = [(each.text, each.stems) for each in self.recent]
+        at = restated(line, said, " ".join(self.tool_words))
+        return self.recent[at] if at is not None else None
 
     def is_latest_message(self, line: str) -> bool:
         """Whether the latest message contains exactly these words and nobody else spoke since or in it."""
@@ -363,10 +344,6 @@ class SessionSources(Record):
 
 def _range(first: str, last: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, (first, last))))
-
-
-def _denies(claim: Claim) -> bool:
-    return any(is_denied for _, is_denied in claim.words)
 
 
 def _words(text: str) -> str:

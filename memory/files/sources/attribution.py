@@ -177,7 +177,7 @@ def _marked(shown: _Shown, found: Sequence[Source | None], stored: Stored) -> Se
     hit = shown.hit
     marks, asked = {old.line: old for old in hit.superseded}, dict(hit.asked)
     for number, (line, source) in enumerate(zip(shown.lines, found, strict=True), hit.start_line):
-        mark = stored.mark(line_key(line))
+        mark = stored.last.get(line_key(line))
         if mark is None and number in asked and source is not None and source.said_by == ("owner",):
             mark = stored.retired(source, line)
         if mark is not None and mark.kind == "superseded":

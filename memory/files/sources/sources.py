@@ -150,7 +150,7 @@ class Sources:
         For a day in words, nothing is known to be replaced.
         """
         stored = await self.stored(as_of)
-        marks = (stored.mark(line_key(line)) for line in lines)
+        marks = (stored.last.get(line_key(line)) for line in lines)
         return tuple(mark if mark is not None and mark.kind == "superseded" else None for mark in marks)
 
     async def stored(self, as_of: date | str | None = None) -> Stored:
@@ -299,10 +299,6 @@ class Stored(NamedTuple):
     def sources(self, path: str, lines: Sequence[str]) -> tuple[Source | None, ...]:
         """See `Sources.of_lines`."""
         return _sources_in([(path, lines)], self.known)[0]
-
-    def mark(self, key: str) -> Mark | None:
-        """What became of the line with this key."""
-        return self.last.get(key)
 
     def current(self, key: str) -> Mark | None:
         """The mark of the line that holds now in place of a superseded one: `by_key` in the note `by_path`.
@@ -546,6 +542,28 @@ def stems_of(text: str) -> frozenset[str]:
     from nacre.memory.text.claims import Claim  # slow, and only a flush needs it
 
     return frozenset(Claim(text).stems)
+
+
+def restated(line: str, said: Sequence[tuple[str, frozenset[str]]], heard: str) -> int | None:
+    """Which of the texts that somebody `said` a line states in other words: the number of the latest.
+
+    `said` has each text and its stems, `heard` what others said. The text has the value that the line gives a
+    thing, and another of its significant words. Nobody else said one of the others, so that nothing in the
+    line comes from them alone. A line denies something only if the text does.
+    """
+    from nacre.memory.text.claims import Claim, addresses  # slow, and only such a line needs it
+    from nacre.memory.text.evidence import fold, stem
+
+    claim, value = Claim(line), frozenset(word for each in addresses(line) for word in each.value)
+    heard = fold(heard) if value else ""
+    others = {stem(word.rstrip("'\u2019")) for word in claim.stems} - value  # without the "'s" of Ada's
+    only_heard = {word for word in others if word in heard}
+    for at in reversed(range(len(said) if value else 0)):
+        text, stems = said[at]
+        if value <= stems and others & stems and only_heard <= stems:
+            denies = (any(is_denied for _, is_denied in each.words) for each in (claim, Claim(text)))
+            return at if not next(denies) or next(denies) else None
+    return None
 
 
 def to_lines(stored: Iterable[StoredSource]) -> str:
