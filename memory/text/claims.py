@@ -226,6 +226,7 @@ def bare_words(line: str) -> str:
     return " ".join(_TOKEN.findall(fold(_BEHIND.sub("", line))))
 
 
+@lru_cache(maxsize=1024)  # the same lines are hits of many questions
 def addresses(line: str, subject: str = "") -> tuple[Address, ...]:
     """The things that a line gives a value, such as a phone of Anna; none for events and conversation.
 

@@ -12,9 +12,17 @@ from functools import cached_property
 from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.sources.proposed_write import WaitsForReview, names_of_others
 from nacre.memory.files.sources.rejections import rejected_lines
-from nacre.memory.files.sources.source import NOT_THE_OWNERS, PRIVATE, Source, Speaker, Writer
+from nacre.memory.files.sources.source import (
+    NOT_THE_OWNERS,
+    PRIVATE,
+    Source,
+    Speaker,
+    Writer,
+    restated,
+    stems_of,
+)
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
-from nacre.memory.files.sources.sources import SourceOf, Sources, line_key, restated, stems_of
+from nacre.memory.files.sources.sources import SourceOf, Sources, line_key
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.policy import ChatPolicy

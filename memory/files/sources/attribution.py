@@ -237,10 +237,16 @@ def _with_marked_copies(hits: Sequence[SearchHit]) -> list[SearchHit]:
     if not any(marks.values()):
         return list(hits)
     lines = [each for hit in hits for each in _numbered(hit)]
-    said: list[tuple[str, Address, date | None, Superseded | None]] = [
-        (owner[1].casefold(), address, day_in_path(hit.path), marks[hit.citation].get(number))
+    owned = [
+        (owner[1].casefold(), text, day_in_path(hit.path), marks[hit.citation].get(number))
         for hit, number, text in lines
         if (owner := _POSSESSIVE.search(text))
+    ]
+    replaced = {name for name, _, _, mark in owned if mark is not None}
+    said: list[tuple[str, Address, date | None, Superseded | None]] = [
+        (name, address, day, mark)
+        for name, text, day, mark in owned
+        if name in replaced
         for address in addresses(text)
     ]
     changes = [

@@ -132,3 +132,32 @@ def passages(sources: Sequence[Source | None], *, start_line: int) -> tuple[Sour
         else:
             found.append(SourcedLines(start_line=number, end_line=number, source=source))
     return tuple(found)
+
+
+def stems_of(text: str) -> frozenset[str]:
+    """The stems of the significant words of a text."""
+    from nacre.memory.text.claims import Claim  # slow, and only a flush needs it
+
+    return frozenset(Claim(text).stems)
+
+
+def restated(line: str, said: Sequence[tuple[str, frozenset[str]]], heard: str) -> int | None:
+    """Which of the texts that somebody `said` a line states in other words: the number of the latest.
+
+    `said` has each text and its stems, `heard` what others said. The text has the value that the line gives a
+    thing, and another of its significant words. Nobody else said one of the others, so that nothing in the
+    line comes from them alone. A line denies something only if the text does.
+    """
+    from nacre.memory.text.claims import Claim, addresses  # slow, and only such a line needs it
+    from nacre.memory.text.evidence import fold, stem
+
+    claim, value = Claim(line), frozenset(word for each in addresses(line) for word in each.value)
+    heard = fold(heard) if value else ""
+    others = {stem(word.rstrip("'\u2019")) for word in claim.stems} - value  # without the "'s" of Ada's
+    only_heard = {word for word in others if word in heard}
+    for at in reversed(range(len(said) if value else 0)):
+        text, stems = said[at]
+        if value <= stems and others & stems and only_heard <= stems:
+            denies = (any(is_denied for _, is_denied in each.words) for each in (claim, Claim(text)))
+            return at if not next(denies) or next(denies) else None
+    return None

@@ -34,6 +34,7 @@ from nacre.memory.files.sources.source import (
     Speaker,
     Writer,
     narrowest,
+    stems_of,
 )
 from nacre.record import Record
 
@@ -45,8 +46,8 @@ SecretsMode: TypeAlias = Literal["redact", "refuse", "ask", "off"]
 SourceOf = Callable[[str], Source]
 """Returns the source of a line that is about to be written."""
 
-_Known: TypeAlias = "Sequence[_Month]"
-"""What is stored, by month, oldest first."""
+_Known: TypeAlias = "Sequence[_Lines]"
+"""What is stored: of all months before the last one, and of the last one."""
 
 MarkKind: TypeAlias = Literal["superseded", "kept"]
 """What became of lines: a later line of the owner replaced them, or they hold again."""
@@ -72,7 +73,9 @@ class Sources:
         self.review = review
         self.reviews_all = reviews_all
         self._files: dict[str, tuple[Fingerprint, _Month]] = {}
-        self._marks: dict[str, tuple[Mark, ...]] = {}
+        self._known: _Known = ()
+        self._older: tuple[Sequence[Fingerprint], _Lines] = [], _lines(())
+        self._last: dict[str, Mark] = {}
 
     async def found(self, path: str, text: str, source_of: SourceOf) -> tuple[StoredSource, ...]:
         """The sources of the lines of `text` that are new in the note `path`; `store` stores them.
@@ -155,16 +158,16 @@ class Sources:
 
     async def stored(self, as_of: date | str | None = None) -> Stored:
         """All that is stored, with the marks until the end of the day `as_of`; none for a day in words."""
-        known, last, until = await self._read(), dict[str, Mark](), ""
+        known = await self._read()
+        if not as_of:
+            return Stored(known, self._last)
         with suppress(ValueError):
-            until = date.fromisoformat(str(as_of)).isoformat() if as_of else "9999"
-        for mark in self._all_marks():
-            if mark.at[:10] <= until:
-                last.update(dict.fromkeys(mark.keys, mark))
-        return Stored(known, last)
+            until = date.fromisoformat(str(as_of)).isoformat()
+            return Stored(known, _latest(mark for mark in self._all_marks() if mark.at[:10] <= until))
+        return Stored(known, {})
 
     def _all_marks(self) -> tuple[Mark, ...]:
-        return tuple(mark for name in sorted(self._marks) for mark in self._marks[name])
+        return tuple(mark for name in sorted(self._files) for mark in self._files[name][1].marks)
 
     async def approve(self, path: str, lines: Sequence[str], source: Source) -> None:
         """Stores that the owner accepted these lines, which came from `source`.
@@ -217,7 +220,7 @@ class Sources:
         return ""
 
     async def _read(self) -> _Known:
-        """The stored sources by month, oldest first. Files that have changed are read again."""
+        """The stored sources. Files that have changed are read again."""
         try:
             listed = await self.workspace.list_folder(SOURCES_FOLDER)
         except (OSError, PathOutsideRoot):
@@ -225,13 +228,28 @@ class Sources:
         names = [f"{SOURCES_FOLDER}/{entry.name}" for entry in listed if entry.name.endswith(".jsonl")]
         seen = await self.workspace.fingerprints(names)
         changed = [name for name in names if name not in self._files or self._files[name][0] != seen[name]]
+        if not changed and len(names) == len(self._files):
+            return self._known
         read = await self.workspace.read_many(changed, max_bytes=MAX_NOTE_BYTES) if changed else {}
+        files = {name: each for name, each in self._files.items() if name in seen}
         for name, found in read.items():
             mark = seen[name]
             if mark is not None and not isinstance(found, Exception):
-                self._files[name] = mark, await asyncio.to_thread(_month, found.data)
-                self._marks[name] = tuple(marks_from_lines(found.data))
-        return [self._files[name][1] for name in names if name in self._files]
+                files[name] = mark, await asyncio.to_thread(_month, found.data)
+        months = [files[name] for name in sorted(files)]
+        marks = [mark for mark, _ in months[:-1]]
+        if marks != self._older[0]:  # only the last file grows
+            self._older = marks, await asyncio.to_thread(_lines, [month for _, month in months[:-1]])
+        self._files, self._known = files, (self._older[1], _lines([month for _, month in months[-1:]]))
+        self._last = _latest(self._all_marks())
+        return self._known
+
+
+def _latest(marks: Iterable[Mark]) -> dict[str, Mark]:
+    last: dict[str, Mark] = {}
+    for mark in marks:
+        last.update(dict.fromkeys(mark.keys, mark))
+    return last
 
 
 def _sources_in(
@@ -245,7 +263,7 @@ def _sources_in(
 
 @dataclass
 class _Told:
-    """Who said the lines with one key, in one month: in each note and anywhere, the latest.
+    """Who said the lines with one key: in each note and anywhere, the latest.
 
     `of_others` is the latest source that is not the owner's word. With `is_accepted`, the owner wrote or
     accepted such a line.
@@ -258,7 +276,18 @@ class _Told:
 
 
 class _Month(NamedTuple):
-    """The stored sources of one file, and by key, because "Good morning" is said on many days.
+    """What one file has."""
+
+    stored: Sequence[StoredSource]
+    marks: Sequence[Mark]
+
+
+def _month(data: bytes) -> _Month:
+    return _Month(tuple(from_lines(data)), tuple(marks_from_lines(data)))
+
+
+class _Lines(NamedTuple):
+    """The stored sources of some months, and by key, because "Good morning" is said on many days.
 
     The values are by what they are about, and by the session that wrote them.
     """
@@ -269,8 +298,8 @@ class _Month(NamedTuple):
     by_session: Mapping[str, Sequence[StoredValue]]
 
 
-def _month(data: bytes) -> _Month:
-    all_stored, by_key = tuple(from_lines(data)), dict[str, _Told]()
+def _lines(months: Iterable[_Month]) -> _Lines:
+    all_stored, by_key = tuple(stored for month in months for stored in month.stored), dict[str, _Told]()
     by_about: dict[object, list[tuple[StoredValue, Audience]]] = {}
     by_session: dict[str, list[StoredValue]] = {}
     for stored in all_stored:
@@ -283,7 +312,7 @@ def _month(data: bytes) -> _Month:
         for value in stored.values:
             by_about.setdefault(value.about, []).append((value, source.audience))
             by_session.setdefault(source.session_id, []).append(value)
-    return _Month(all_stored, by_key, by_about, by_session)
+    return _Lines(all_stored, by_key, by_about, by_session)
 
 
 class Stored(NamedTuple):
@@ -294,7 +323,7 @@ class Stored(NamedTuple):
 
     def is_empty(self) -> bool:
         """Whether nothing is stored, as in a workspace of hand-written notes."""
-        return not self.last and not any(month.stored for month in self.known)
+        return not self.last and not any(lines.stored for lines in self.known)
 
     def sources(self, path: str, lines: Sequence[str]) -> tuple[Source | None, ...]:
         """See `Sources.of_lines`."""
@@ -318,7 +347,7 @@ class Stored(NamedTuple):
         """
         session = source.session_id
         said = (
-            [value for month in self.known for value in month.by_session.get(session, ())] if session else []
+            [value for lines in self.known for value in lines.by_session.get(session, ())] if session else []
         )
         stems = frozenset(_word_digest(word) for word in stems_of(text)) if said else frozenset()
         marks = [self.current(value.key) for value in said if value.value <= stems and not value.is_denied]
@@ -535,35 +564,6 @@ def line_key(line: str) -> str:
     if not _WORD.search(words):
         return ""
     return hashlib.sha256(words.encode("utf-8", "replace")).hexdigest()[:_KEY_CHARS]
-
-
-def stems_of(text: str) -> frozenset[str]:
-    """The stems of the significant words of a text."""
-    from nacre.memory.text.claims import Claim  # slow, and only a flush needs it
-
-    return frozenset(Claim(text).stems)
-
-
-def restated(line: str, said: Sequence[tuple[str, frozenset[str]]], heard: str) -> int | None:
-    """Which of the texts that somebody `said` a line states in other words: the number of the latest.
-
-    `said` has each text and its stems, `heard` what others said. The text has the value that the line gives a
-    thing, and another of its significant words. Nobody else said one of the others, so that nothing in the
-    line comes from them alone. A line denies something only if the text does.
-    """
-    from nacre.memory.text.claims import Claim, addresses  # slow, and only such a line needs it
-    from nacre.memory.text.evidence import fold, stem
-
-    claim, value = Claim(line), frozenset(word for each in addresses(line) for word in each.value)
-    heard = fold(heard) if value else ""
-    others = {stem(word.rstrip("'\u2019")) for word in claim.stems} - value  # without the "'s" of Ada's
-    only_heard = {word for word in others if word in heard}
-    for at in reversed(range(len(said) if value else 0)):
-        text, stems = said[at]
-        if value <= stems and others & stems and only_heard <= stems:
-            denies = (any(is_denied for _, is_denied in each.words) for each in (claim, Claim(text)))
-            return at if not next(denies) or next(denies) else None
-    return None
 
 
 def to_lines(stored: Iterable[StoredSource]) -> str:
