@@ -61,6 +61,7 @@ async def until_shared(home: Path, path: str) -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_two_programs_share_two_accounts(tmp_path: Path, database_url: str) -> None:
     """The second one gets an account of the first between messages, and that of the first when it is killed:
