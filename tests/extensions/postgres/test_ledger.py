@@ -33,8 +33,10 @@ STATEMENTS: dict[str, str] = {
     },
     **{f"{make.__name__} {name}": make(name) for name in COLUMNS for make in (all_of, none_of)},
 }
-NUMBERS = ("after", "number", "turn", "most", "fence", "restarts", "process")
-LOCKS = ("IS_HELD", "LOCK_PEOPLE", "LOCK_JOBS")
+NUMBERS = ("after", "number", "turn", "most", "fence", "restarts", "process", "before")
+NUMBERS += ("ledger_process", "ledger_fence")
+LISTS: dict[str, list[object]] = {"numbers": [1], "wanted": ["line/default"]}
+LOCKS = ("IS_HELD", "ACCOUNT_IS_HELD", "LOCK_PEOPLE", "LOCK_JOBS")
 
 
 PACE = Pace(beat_seconds=0.1)
@@ -262,7 +264,7 @@ def test_a_plan_stays_with_one_agent(database_url: str) -> None:
         for name, text in STATEMENTS.items():
             wanted = re.findall(r"%\((\w+)\)s", text)
             values: dict[str, Any] = {
-                each: 1 if each in NUMBERS or each.endswith("_ms") else [1] if each == "numbers" else "x"
+                each: 1 if each in NUMBERS or each.endswith("_ms") else LISTS.get(each, "x")
                 for each in wanted
             }
             row = connection.execute(f"EXPLAIN (FORMAT JSON) {text}".encode(), values).fetchone()
