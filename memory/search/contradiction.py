@@ -144,7 +144,7 @@ def intent_of(
     """
     known = frozenset(at for at, count in enumerate(counts) if count)
     claim, about = claim_of(text), finder.look(rest).terms & known
-    capitals = (word for word in text.split() if word[0].isupper())
+    capitals = (word for word in text.split() if word != word.lower())
     names = about & finder.look(" ".join(capitals)).terms
     if text.lower() == text.upper() and gram_run().search(text):
         names = about & {min(about, default=0)}  # whom a question concerns comes first, where words touch

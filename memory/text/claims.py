@@ -171,8 +171,8 @@ class Claim:
 
     def having(self, terms: Sequence[str], *, denied: bool) -> frozenset[int]:
         """The numbers of the `terms`, which are word beginnings, that are asserted or `denied`."""
-        words = [word for word, is_denied in self.words if is_denied is denied]
-        return frozenset(at for at, term in enumerate(terms) if any(word.startswith(term) for word in words))
+        words = "".join(f" {word}" for word, is_denied in self.words if is_denied is denied)
+        return frozenset(at for at, term in enumerate(terms) if f" {term}" in words)
 
 
 @lru_cache(maxsize=2048)  # the same lines are hits of many questions
