@@ -13,7 +13,6 @@ from nacre.runtime.models.scripted import ScriptedModel, calls, says
 from nacre.runtime.settings.config import load_config
 from nacre.runtime.tools.function import ToolChat
 from nacre.runtime.turn.context import offered_tools
-from nacre.sessions.contracts.messages import message_text
 from tests.runtime.agents import events_of, said, write_settings
 from tests.runtime.hooks.turns import hooked
 from tests.runtime.tools.approvals.approving import answered, paid, paying
@@ -76,7 +75,7 @@ async def test_no_rule_gives_a_group_more_of_nacres_own_tools(tmp_path: Path) ->
     async with hooked(tmp_path, model) as agent:
         await agent.respond(said("what is in MEMORY.md?", **GROUP))
 
-    assert "is not a note of this chat" in message_text(model.requests[1].messages[-1])
+    assert model.requests[1].messages[-1].is_error
     assert "write" not in in_group
     assert "read" in in_group
 
