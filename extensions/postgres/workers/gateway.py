@@ -51,9 +51,6 @@ class _Awaited:
         self.asked: set[str] = set()
         self.stream = HeardStream()
 
-    async def next(self) -> Event | Outcome | None:
-        return await self.found.get()
-
 
 class HandedOver:
     """A member of `TurnRunner` whose turns run in workers. Close it with the gateway."""
@@ -163,7 +160,7 @@ class HandedOver:
         while True:
             try:
                 async with asyncio.timeout(CLIENT_SECONDS):
-                    return await awaited.next()
+                    return await awaited.found.get()
             except TimeoutError:
                 had_workers, has_workers = has_workers, (await self._admission(agent_id)).has_workers
             if not (had_workers or has_workers):
