@@ -7,7 +7,6 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
-from functools import partial
 
 from nacre.extensions.postgres.server.connections import DatabaseError
 from nacre.extensions.postgres.server.database import Database, shared_database
@@ -135,8 +134,12 @@ class HandedOver:
                 is_new = (await self._ask(*session, inbound)).is_new
             if not is_new or not self._notifications.is_listening:  # it may be over
                 self._changed.set()
-            hears = partial(self._heard_by_client, agent.id) if is_clients else _Awaited.next
-            while not isinstance(found := await hears(awaited), Outcome):
+            while not isinstance(
+                found := await (
+                    self._heard_by_client(agent.id, awaited) if is_clients else awaited.found.get()
+                ),
+                Outcome,
+            ):
                 if found is None:
                     yield TurnFailed(error=TurnBroken(NO_WORKER))
                     return
