@@ -436,6 +436,9 @@ class TurnRunner(Protocol):
         turn ends with its reader.
         """
 
+    async def admit(self, agent: Agent, inbound: Inbound) -> None:
+        """Raises an `AgentError` if the message of a client would be refused now."""
+
     def limited(self, agent: Agent, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
         """The events of what is no turn, such as a question to the model alone, within the agent's limits."""
 
@@ -459,6 +462,9 @@ class RunHere:
 
     def stream(self, agent: Agent, inbound: Inbound) -> AsyncGenerator[Event, None]:
         return agent.stream(inbound)
+
+    async def admit(self, agent: Agent, inbound: Inbound) -> None:
+        """Refuses nothing."""
 
     def limited(self, agent: Agent, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:  # noqa: ARG002 - there are none
         return events

@@ -25,6 +25,7 @@ from nacre.runtime.ledger.records import (
     MOST_KEPT_IDS,
     Along,
     LedgerUnusable,
+    OutboundPart,
     Received,
     Who,
     asker_to_json,
@@ -338,12 +339,12 @@ class PostgresLedger(Ledger):
         place: Place,
         texts: Sequence[str],
         *,
-        sends: bool = False,  # noqa: ARG002 - the statement would not be idempotent
-    ) -> None:
-        """Stores the end of a turn with one idempotent statement. All parts wait to be sent."""
+        sends: bool = False,
+    ) -> OutboundPart | None:
+        """Stores the end of a turn with one idempotent statement, which may record that it `sends`."""
         last = batch[-1].inbound
-        await self.rows.run(
-            statements.FINISH_ALL,
+        [(number, *_)] = await self.rows.run(
+            statements.FINISH_AND_SEND if sends else statements.FINISH_ALL,
             numbers=[received.number for received in batch],
             turn=batch[0].number,
             channel=place.channel,
@@ -356,6 +357,7 @@ class PostgresLedger(Ledger):
             kept_in=list(chat_of(last)),
             most=MOST_KEPT_IDS,
         )
+        return self.outbox.new_part(number, place, texts[0], last) if sends and number else None
 
     async def close(self) -> None:
         """Stops accepting work and releases the ledger. May be called twice."""

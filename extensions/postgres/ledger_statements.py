@@ -169,6 +169,10 @@ SELECT ledger_finish(%(agent)s, %(ledger_fence)s, %(numbers)s::bigint[], %(turn)
     %(chat_id)s, %(thread_id)s, %(answers)s, %(asker)s, %(texts)s::text[], %(kept_in)s::text[], %(most)s::int)
 """
 """Stores the end of a turn in one statement."""
+FINISH_AND_SEND = f"""
+SELECT ledger_send_first(%(agent)s, %(turn)s, %(channel)s, %(account)s, %(chat_id)s, ({FINISH_ALL}))
+"""
+"""The same, and records that the first part is about to be sent. Returns its number."""
 OPEN_MESSAGES = """
 SELECT number, session_key, body, turn, state = 'running', attempts, answered_by, joined FROM ledger_inbound
 WHERE agent = %(agent)s AND state IN ('waiting', 'running') ORDER BY number
@@ -390,11 +394,13 @@ FENCED = {
         "WHERE agent = %(agent)s", "WHERE agent = %(agent)s AND ledger_is_held(%(agent)s, %(ledger_fence)s)"
     )
     for statement in _REPEATABLE
-} | {each: each for each in (RECEIVE_ALL, RECEIVE_AND_ASK, FINISH_ALL)}
+} | {each: each for each in (RECEIVE_ALL, RECEIVE_AND_ASK, FINISH_ALL, FINISH_AND_SEND)}
 """Idempotent statements that check the fence themselves. The server raises an error if a later program
 serves."""
-_RECEIVE_SHARED = f"""{RECEIVE_ALL.replace("%(ledger_fence)s", "NULL")}
-FROM ({ACCOUNT_IS_HELD}) AS checked (is_held) WHERE is_held"""
+_CHECKED = f"FROM ({ACCOUNT_IS_HELD}) AS checked (is_held) WHERE is_held"
+_RECEIVE_SHARED, _FINISH_SHARED = (
+    f"""{each.replace("%(ledger_fence)s", "NULL")} {_CHECKED}""" for each in (RECEIVE_ALL, FINISH_ALL)
+)
 SHARED = {
     statement: statement.replace(
         "WHERE agent = %(agent)s",
@@ -405,7 +411,7 @@ SHARED = {
 } | {
     RECEIVE_ALL: _RECEIVE_SHARED,
     RECEIVE_AND_ASK: RECEIVE_AND_ASK.replace(RECEIVE_ALL, _RECEIVE_SHARED),
-    FINISH_ALL: FINISH_ALL.replace("%(ledger_fence)s", "NULL").rstrip()
-    + f" FROM ({ACCOUNT_IS_HELD}) AS checked (is_held) WHERE is_held",
+    FINISH_ALL: _FINISH_SHARED,
+    FINISH_AND_SEND: FINISH_AND_SEND.replace(FINISH_ALL, _FINISH_SHARED),
 }
 """The same where several programs share the ledger: each checks that its program holds the account."""
