@@ -79,14 +79,24 @@ async def attributed(
     shown = await _shown(notes, sources, report.hits)
     shown = await _with_current(shown, stored, sources, notes, listeners)
     shown = shown[: max(len(report.hits), report.max_results)]
-    told: dict[str, tuple[SourcedLines, ...]] = {}
-    hits: list[SearchHit] = []
-    for each in shown:
-        found = stored.sources(each.hit.path, each.lines)
-        hits.append(_marked(each, found, stored))
-        if visible := _visible_to(passages(found, start_line=each.hit.start_line), listeners):
-            told[each.hit.citation] = visible
-    return _owners_first(replace(report, hits=tuple(hits)), told), told
+    found = [stored.sources(each.hit.path, each.lines) for each in shown]
+    told = {
+        each.hit.citation: visible
+        for each, of_hit in zip(shown, found, strict=True)
+        if (visible := _visible_to(passages(of_hit, start_line=each.hit.start_line), listeners))
+    }
+    foreign = {
+        citation(each.hit.path, number, number)
+        for each in shown
+        for lines in told.get(each.hit.citation, ())
+        if not lines.source.is_owners_word
+        for number in range(lines.start_line, lines.end_line + 1)
+    }
+    hits = (_without_marks(each.hit, foreign) if foreign else each.hit for each in shown)
+    marked = (
+        _marked(hit, each.lines, of_hit, stored) for hit, each, of_hit in zip(hits, shown, found, strict=True)
+    )
+    return _owners_first(replace(report, hits=tuple(marked)), told), told
 
 
 async def _shown(notes: LineReader, sources: Sources, hits: Sequence[SearchHit]) -> list[_Shown]:
@@ -174,10 +184,11 @@ async def _line_of(mark: Mark, old: SearchHit, sources: Sources, notes: LineRead
     return _Shown(hit, [hit.snippet])
 
 
-def _marked(shown: _Shown, found: Sequence[Source | None], stored: Stored) -> SearchHit:
-    hit = shown.hit
+def _marked(
+    hit: SearchHit, lines: Sequence[str], found: Sequence[Source | None], stored: Stored
+) -> SearchHit:
     marks, asked = {old.line: old for old in hit.superseded}, dict(hit.asked)
-    for number, (line, source) in enumerate(zip(shown.lines, found, strict=True), hit.start_line):
+    for number, (line, source) in enumerate(zip(lines, found, strict=True), hit.start_line):
         mark = stored.last.get(line_key(line))
         if mark is None and number in asked and source is not None and source.said_by == ("owner",):
             mark = stored.retired(source, line)
@@ -201,19 +212,11 @@ def _visible_to(passages: Sequence[SourcedLines], listeners: Audience) -> tuple[
 
 
 def _owners_first(report: SearchReport, lines: Mapping[str, Sequence[SourcedLines]]) -> SearchReport:
-    """The report without what others' words would supersede of the owner's.
+    """The report with hits that only others said behind the owner's hits that are about as good.
 
-    A search compares texts, and does not know who said them: `lines` are the sources of each hit by its
-    citation. A hit that only others said stands behind the owner's hits that are about as good.
+    `lines` are the sources of each hit by its citation.
     """
-    foreign = {
-        citation(hit.path, number, number)
-        for hit in report.hits
-        for each in lines.get(hit.citation, ())
-        if not each.source.is_owners_word
-        for number in range(each.start_line, each.end_line + 1)
-    }
-    hits = [_without_marks(hit, foreign) for hit in report.hits] if foreign else list(report.hits)
+    hits = list(report.hits)
     for hit in reversed(hits[:]):
         said = [each.source for each in lines.get(hit.citation, ())]
         if said and not any("owner" in source.said_by for source in said):

@@ -431,6 +431,16 @@ async def test_what_holds_now_joins_the_hits_of_who_may_see_it(
     assert [hit.path for hit in report.hits] == found
 
 
+async def test_what_a_stranger_says_hides_no_mark_of_the_owner(root: Path) -> None:
+    """A search compares texts: the latest line that says otherwise may be a page's, and marks nothing."""
+    await by(root, MINE).append(LOG, "- My job: baker")
+    await by(root, MINE).append("memory/2026-05-02.md", "- My job: nurse")
+    await by(root, PAGE).append("memory/2026-06-02.md", "- My job is pilot now.")
+    page, old = _hit("memory/2026-06-02.md", 1), _asked(LOG, 1, old="memory/2026-06-02.md#L1")
+
+    assert await _marked(root, page, old) == {f"{LOG}#L1": "memory/2026-05-02.md"}
+
+
 async def test_what_is_so_again_is_not_out_of_date(root: Path) -> None:
     """A search sees a later line that says otherwise, and not that the owner has gone back since."""
     for day, value in (("2026-03-14", "tea"), ("2026-05-02", "cola"), ("2026-06-02", "tea")):
