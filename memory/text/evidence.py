@@ -185,7 +185,7 @@ def fold(text: str) -> str:
     return unicodedata.normalize("NFC", _COMBINING.sub("", decomposed))
 
 
-@lru_cache(maxsize=512)  # the same notes are candidates of many questions
+@lru_cache(maxsize=2048)  # the same notes are candidates of many questions
 def _searchable(text: str) -> str:
     return seamed(fold(text))
 

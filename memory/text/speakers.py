@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from nacre.memory.text.evidence import fold
@@ -16,6 +17,8 @@ from nacre.memory.text.forms.words import claim_words
 
 Role = Literal["person", "assistant", ""]
 Lines = Mapping[int, frozenset[int]]
+_Who = tuple[str, str, Role]
+"""The form, the name and the role of a label."""
 
 _CLOCK = r"\d{1,2}[:.]\d{2}(?:[:.]\d{2})?(?:[.,]\d+)?(?:\s?[AaPp]\.?[Mm]\.?)?Z?"
 _TIME = rf"(?:\d{{1,4}}[-./]\d{{1,2}}[-./]\d{{1,4}}\.?(?:T|,?\s+(?:at\s+)?)?)?{_CLOCK}"
@@ -73,7 +76,7 @@ def lines_of_assistants(texts: Mapping[int, str], paths: Callable[[], Mapping[in
     by whoever does not speak next. `paths` gives the files of the texts; it is called if an assistant speaks.
     """
     labels = {at: _labels(text) for at, text in texts.items()}
-    spoken = Counter(label[:3] for found in labels.values() for label in found.values())
+    spoken = Counter(chain.from_iterable(found.values() for found in labels.values()))
     assistants = {form for form, _, role in spoken if role == "assistant"}
     people = {
         (form, name)
@@ -85,11 +88,13 @@ def lines_of_assistants(texts: Mapping[int, str], paths: Callable[[], Mapping[in
         return {}
     files = paths()
 
-    def said_by(label: Label) -> Role:
-        return "person" if (label.form, label.name) in people else label.role
-
+    said_by: dict[_Who, Role] = {
+        (form, name, role): "person" if (form, name) in people else role
+        for form, name, role in spoken
+        if form in forms and (role or (form, name) in people)
+    }
     roles = {
-        at: {line: role for line, label in found.items() if label.form in forms and (role := said_by(label))}
+        at: {line: said_by[who] for line, who in found.items() if who in said_by}
         for at, found in labels.items()
     }
     transcripts = {files[at] for at, found in roles.items() if "assistant" in found.values()}
@@ -100,10 +105,10 @@ def lines_of_assistants(texts: Mapping[int, str], paths: Callable[[], Mapping[in
     }
 
 
-@lru_cache(maxsize=512)  # the same notes are candidates of many questions
-def _labels(text: str) -> Mapping[int, Label]:
+@lru_cache(maxsize=2048)  # the same notes are candidates of many questions
+def _labels(text: str) -> Mapping[int, _Who]:
     labels = map(label_of, text.split("\n"))
-    return {at: label for at, label in enumerate(labels) if label is not None}
+    return {at: label[:3] for at, label in enumerate(labels) if label is not None}
 
 
 def _answered(roles: Mapping[int, Role], line_count: int) -> frozenset[int]:
@@ -125,12 +130,8 @@ def may_name_an_assistant(text: str) -> bool:
 
 def is_chat(text: str, at: int) -> bool:
     """Whether line `at` of a text has a label that another line has too, as in a talk of several people."""
-    lines = text.split("\n")
-    own = label_of(lines[at])
-    return (
-        own is not None
-        and sum(other is not None and other[:3] == own[:3] for other in map(label_of, lines)) > 1
-    )
+    labels = _labels(text)
+    return at in labels and list(labels.values()).count(labels[at]) > 1
 
 
 @cache

@@ -132,7 +132,8 @@ async def _with_current(
         followed.add(mark.by_key)
         now = next((each for each in found if mark.by_key in map(line_key, each.lines)), None)
         if now is None:
-            now = await _line_of(mark, old.hit, sources, notes)
+            is_open = listeners == PRIVATE or mark.by_path.startswith(f"{listeners}/")
+            now = await _line_of(mark, old.hit, sources, notes) if is_open else None
             source = stored.sources(now.hit.path, now.lines)[0] if now is not None else None
             if now is None or source is None or not may_see(listeners, source.audience):
                 continue

@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES
 from nacre.memory.contracts.records import Address
-from nacre.memory.contracts.workspace import Fingerprint, PathOutsideRoot, Workspace
+from nacre.memory.contracts.workspace import FolderEntry, PathOutsideRoot, Workspace
 from nacre.memory.files.sources.proposed_write import Reviewing
 from nacre.memory.files.sources.source import (
     PRIVATE,
@@ -72,9 +72,10 @@ class Sources:
         self.secrets = secrets
         self.review = review
         self.reviews_all = reviews_all
-        self._files: dict[str, tuple[Fingerprint, _Month]] = {}
+        self._files: dict[str, tuple[FolderEntry, _Month]] = {}
+        self._listed: Sequence[FolderEntry] = ()
         self._known: _Known = ()
-        self._older: tuple[Sequence[Fingerprint], _Lines] = [], _lines(())
+        self._older: tuple[Sequence[FolderEntry], _Lines] = [], _lines(())
         self._last: dict[str, Mark] = {}
 
     async def found(self, path: str, text: str, source_of: SourceOf) -> tuple[StoredSource, ...]:
@@ -225,23 +226,22 @@ class Sources:
             listed = await self.workspace.list_folder(SOURCES_FOLDER)
         except (OSError, PathOutsideRoot):
             return ()
-        names = [f"{SOURCES_FOLDER}/{entry.name}" for entry in listed if entry.name.endswith(".jsonl")]
-        seen = await self.workspace.fingerprints(names)
-        changed = [name for name in names if name not in self._files or self._files[name][0] != seen[name]]
-        if not changed and len(names) == len(self._files):
+        if listed == self._listed:
             return self._known
-        read = await self.workspace.read_many(changed, max_bytes=MAX_NOTE_BYTES) if changed else {}
-        files = {name: each for name, each in self._files.items() if name in seen}
+        seen = {f"{SOURCES_FOLDER}/{each.name}": each for each in listed if each.name.endswith(".jsonl")}
+        changed = [name for name in seen if name not in self._files or self._files[name][0] != seen[name]]
+        read = await self.workspace.read_many(changed, max_bytes=MAX_NOTE_BYTES)
+        files = {name: each for name, each in self._files.items() if name in seen and name not in changed}
         for name, found in read.items():
-            mark = seen[name]
-            if mark is not None and not isinstance(found, Exception):
-                files[name] = mark, await asyncio.to_thread(_month, found.data)
+            if not isinstance(found, Exception):
+                files[name] = seen[name], await asyncio.to_thread(_month, found.data)
         months = [files[name] for name in sorted(files)]
-        marks = [mark for mark, _ in months[:-1]]
-        if marks != self._older[0]:  # only the last file grows
-            self._older = marks, await asyncio.to_thread(_lines, [month for _, month in months[:-1]])
+        entries = [entry for entry, _ in months[:-1]]
+        if entries != self._older[0]:  # only the last file grows
+            self._older = entries, await asyncio.to_thread(_lines, [month for _, month in months[:-1]])
         self._files, self._known = files, (self._older[1], _lines([month for _, month in months[-1:]]))
         self._last = _latest(self._all_marks())
+        self._listed = listed if len(files) == len(seen) else ()
         return self._known
 
 

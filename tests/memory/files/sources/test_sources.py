@@ -395,6 +395,42 @@ async def test_a_quoted_message_is_out_of_date_with_the_note_of_it(root: Path) -
     }
 
 
+class _Inside:
+    """Reads lines of the notes in a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    async def read(self, path: str, *, from_line: int | None = None, lines: int | None = None) -> Excerpt:
+        first, texts = from_line or 1, (self.root / path).read_text(encoding="utf-8").splitlines()
+        text = "\n".join(texts[first - 1 : first - 1 + (lines or len(texts))])
+        return Excerpt(
+            path=path, text=text, start_line=first, end_line=first, total_lines=len(texts), missing=False
+        )
+
+
+@pytest.mark.parametrize(
+    ("newer", "listeners", "found"),
+    [
+        ("chats/club/new.md", "chats/club", ["chats/club/new.md", "chats/club/old.md"]),
+        ("memory/2026-05-02.md", "chats/club", ["chats/club/old.md"]),
+        ("memory/2026-05-02.md", PRIVATE, ["memory/2026-05-02.md", "chats/club/old.md"]),
+    ],
+)
+async def test_what_holds_now_joins_the_hits_of_who_may_see_it(
+    root: Path, newer: str, listeners: str, found: list[str]
+) -> None:
+    """A chat gets no line from outside of its folder, also if it was said there."""
+    said = replace(MINE, audience="chats/club")
+    await by(root, said).append("chats/club/old.md", "- Ada's city: Kiel")
+    await by(root, said).append(newer, "- Ada's city: Graz")
+    report = SearchReport(hits=(_asked("chats/club/old.md", 1),), mode="lexical", max_results=6)
+
+    report, _ = await attributed(_Inside(root), Sources(opened(root)), report, listeners=listeners)
+
+    assert [hit.path for hit in report.hits] == found
+
+
 async def test_what_is_so_again_is_not_out_of_date(root: Path) -> None:
     """A search sees a later line that says otherwise, and not that the owner has gone back since."""
     for day, value in (("2026-03-14", "tea"), ("2026-05-02", "cola"), ("2026-06-02", "tea")):
