@@ -100,7 +100,8 @@ class Record:
         held = self.__dict__
         held |= self._defaults
         held |= values
-        if held.keys() != self._names:
+        names = self._names
+        if len(held) != len(names) or not values.keys() <= names:
             self._complete()
 
     def _complete(self) -> None:
