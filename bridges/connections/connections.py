@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from nacre.bridges.connections.supervisor import BridgeStatus, Supervisor
 from nacre.bridges.contracts.bridge import Bridge, Place
@@ -97,13 +97,9 @@ class Connections:
             await connection.stop()
 
     @property
-    def accounts(self) -> tuple[AccountId, ...]:
-        """The accounts that have a bridge here."""
-        return tuple(self._here)
-
-    def of(self, account: AccountId) -> Connection | None:
-        """The connection of an account; `None` if its bridge is missing."""
-        return self._here.get(account)
+    def by_account(self) -> Mapping[AccountId, Connection]:
+        """All of them."""
+        return self._here
 
     def find(self, place: Place | Inbound) -> Connection | None:
         """The connection for a place; `None` if its bridge is missing."""
