@@ -98,7 +98,7 @@ class Connections:
 
     @property
     def by_account(self) -> Mapping[AccountId, Connection]:
-        """All of them."""
+        """The connections of the accounts that have a bridge here, as they change."""
         return self._here
 
     def find(self, place: Place | Inbound) -> Connection | None:
