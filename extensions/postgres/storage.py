@@ -1,23 +1,19 @@
-"""The PostgreSQL storage backend with its table of approvals, and the workers that run turns."""
+"""The PostgreSQL storage backend, and the workers that run turns."""
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import field
-from typing import TYPE_CHECKING, LiteralString, TypeVar
+from typing import TYPE_CHECKING, LiteralString
 
 from nacre.extensions.postgres import ledger_statements as statements
-from nacre.extensions.postgres.server.connections import DatabaseError
 from nacre.extensions.postgres.server.database import Database, shared_database
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.storage.backend import Says, StorageHome
-from nacre.runtime.tools.approvals.store import Approval, ApprovalStore, from_bytes, to_bytes
-from nacre.sessions.contracts.errors import SessionStoreRefused, SessionTakenOver
 
 if TYPE_CHECKING:
     from nacre.extensions.postgres.ledger import PostgresRows
@@ -32,11 +28,8 @@ if TYPE_CHECKING:
     from nacre.runtime.ledger.moving import MovableLedger
     from nacre.runtime.ledger.tables import LedgerTables
     from nacre.runtime.settings.config import Config
+    from nacre.runtime.tools.approvals.store import ApprovalStore
     from nacre.sessions.stores.copying import AgentSessions
-
-log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 def open_storage(home: StorageHome) -> PostgresStorage:
@@ -98,6 +91,8 @@ class PostgresStorage:
 
     def approvals(self, *, now: Clock, fence_of: Callable[[str], int | None]) -> ApprovalStore:  # noqa: ARG002 - the caller has the times
         """The approvals as rows."""
+        from nacre.extensions.postgres.approvals import ApprovalTable
+
         return ApprovalTable(self._database, agent=self._agent, fence_of=fence_of)
 
     def ledger(self) -> LedgerPlace:
@@ -241,104 +236,3 @@ def _text(value: object) -> str:
     if isinstance(value, bytes | memoryview):
         return bytes(value).decode("utf-8", "replace")
     return str(value or "")
-
-
-class ApprovalTable:
-    """Implements `ApprovalStore`. `fence_of` returns this process's fence of a session's lane.
-
-    All methods raise `SessionStoreRefused`. Unreadable rows are skipped and stay.
-    """
-
-    def __init__(self, database: Database, *, agent: str, fence_of: Callable[[str], int | None]) -> None:
-        self._database = database
-        self._agent = agent
-        self._fence_of = fence_of
-
-    async def put(self, approval: Approval) -> bool:
-        """Stores a new approval, unless another process has taken over the session."""
-
-        def work(connection: Connection) -> bool:
-            self._hold(connection, approval.session_key)
-            row = {"id": approval.id, "key": approval.session_key, "body": to_bytes(approval)}
-            return bool(connection.execute(PUT, {"agent": self._agent, **row}).rowcount)
-
-        return await _told(self._database.write(work))
-
-    async def get(self, approval_id: str) -> Approval | None:
-        """The approval with this id."""
-        return await _told(self._database.single(lambda db: self._one(db, ONE, approval_id)))
-
-    async def all(self) -> tuple[Approval, ...]:
-        """All approvals, the oldest first."""
-        values = {"agent": self._agent}
-        rows = await _told(self._database.single(lambda db: db.execute(ALL, values).fetchall()))
-        found = [each for name, body in rows if (each := _approval(name, body)) is not None]
-        return tuple(sorted(found, key=lambda approval: (approval.asked_at_ms, approval.id)))
-
-    async def change(
-        self, approval_id: str, changed: Callable[[Approval], Approval | None], *, by_turn: bool
-    ) -> Approval | None:
-        """Replaces an approval with the result of `changed`, after concurrent changes."""
-
-        def work(connection: Connection) -> Approval | None:
-            found = self._one(connection, LOCKED, approval_id)
-            if found is not None and by_turn:
-                self._hold(connection, found.session_key)
-            new = None if found is None else changed(found)
-            if new is not None:
-                row = {"agent": self._agent, "id": approval_id, "body": to_bytes(new)}
-                connection.execute(SET, row)
-            return new
-
-        return await _told(self._database.write(work))
-
-    async def remove(self, approval_id: str) -> None:
-        """Removes an approval, if it exists."""
-        row = {"agent": self._agent, "id": approval_id}
-        await _told(self._database.single(lambda connection: connection.execute(REMOVE, row)))
-
-    def _one(self, connection: Connection, statement: str, approval_id: str) -> Approval | None:
-        values = {"agent": self._agent, "id": approval_id}
-        row = connection.execute(statement.encode(), values).fetchone()
-        return None if row is None else _approval(approval_id, row[0])
-
-    def _hold(self, connection: Connection, key: str) -> None:
-        """Raises `SessionTakenOver` if this process has lost the lane of a session."""
-        fence = self._fence_of(key)
-        values = {"agent": self._agent, "key": key, "fence": fence}
-        if fence is None or connection.execute(HOLDS, values).fetchone() is not None:
-            return
-        raise SessionTakenOver(
-            f"Another process went on with the session {key!r}, because this one did not say for a while "
-            "that it was still at it. The call that waited for approval was not run here."
-        )
-
-
-def _approval(approval_id: str, body: bytes) -> Approval | None:
-    approval = from_bytes(bytes(body))
-    if approval is None or approval.id != approval_id:
-        log.warning("the row of the approval %s cannot be read, and is left as it is", approval_id)
-        return None
-    return approval
-
-
-async def _told(work: Awaitable[T]) -> T:
-    try:
-        return await work
-    except DatabaseError as error:
-        raise SessionStoreRefused(str(error)) from error
-
-
-PUT: LiteralString = """
-INSERT INTO approvals (agent, id, session_key, body)
-VALUES (%(agent)s, %(id)s, %(key)s, %(body)s) ON CONFLICT DO NOTHING RETURNING id
-"""
-ONE: LiteralString = "SELECT body FROM approvals WHERE agent = %(agent)s AND id = %(id)s"
-LOCKED: LiteralString = f"{ONE} FOR UPDATE"
-ALL: LiteralString = "SELECT id, body FROM approvals WHERE agent = %(agent)s"
-SET: LiteralString = "UPDATE approvals SET body = %(body)s WHERE agent = %(agent)s AND id = %(id)s"
-REMOVE: LiteralString = "DELETE FROM approvals WHERE agent = %(agent)s AND id = %(id)s"
-HOLDS: LiteralString = """
-SELECT 1 FROM lanes WHERE agent = %(agent)s AND key = %(key)s AND fence = %(fence)s FOR SHARE
-"""
-"""Whether a turn still holds its session; a process that takes over waits for the commit."""

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from nacre.extensions.postgres import storage as table
+from nacre.extensions.postgres import approvals as table
+from nacre.extensions.postgres.approvals import SET, ApprovalTable
 from nacre.extensions.postgres.server.database import Database
-from nacre.extensions.postgres.storage import SET, ApprovalTable
 from nacre.runtime.tools.approvals.store import ApprovalStore
 from nacre.sessions.contracts.errors import SessionTakenOver
 from tests.runtime.tools.approvals.store_contract import KEY, ApprovalStoreContract, asked, claimed
