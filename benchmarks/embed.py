@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks.corpus import WORDS_PER_CHUNK, Words
 from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint
-from nacre.extensions.providers.embedding.open_embedder import BATCH_TEXTS, HttpEmbedder
+from nacre.extensions.providers.embedding.http_embedder import BATCH_TEXTS, HttpEmbedder
 from nacre.memory.contracts.records import Chunk
 from nacre.memory.embedders.e5 import E5Embedder
 from nacre.memory.vectors.pieces import embedding_texts

@@ -13,7 +13,8 @@ import pytest
 
 from nacre.cli.memory.text import index_problems
 from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint
-from nacre.extensions.providers.embedding.open_embedder import FallbackEmbedder, HttpEmbedder
+from nacre.extensions.providers.embedding.http_embedder import HttpEmbedder
+from nacre.extensions.providers.embedding.open_embedder import FallbackEmbedder
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.workspace.folder import FolderWorkspace

@@ -12,7 +12,7 @@ import pytest
 
 from nacre import Agent
 from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint
-from nacre.extensions.providers.embedding.open_embedder import HttpEmbedder
+from nacre.extensions.providers.embedding.http_embedder import HttpEmbedder
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.files.sources.source import PRIVATE, Source
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace

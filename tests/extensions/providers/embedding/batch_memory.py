@@ -10,7 +10,7 @@ from typing import Any
 
 from nacre.extensions.providers.embedding.batch_jobs import JOB_TEXTS, JobRules
 from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint
-from nacre.extensions.providers.embedding.open_embedder import HttpEmbedder
+from nacre.extensions.providers.embedding.http_embedder import HttpEmbedder
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.workspace.folder import FolderWorkspace

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint
-from nacre.extensions.providers.embedding.open_embedder import HttpEmbedder
+from nacre.extensions.providers.embedding.http_embedder import HttpEmbedder
 from tests.servers import provider_wire as wire
 
 KEY = "sk-a-secret-key-0123456789"

@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 
 from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint
+from nacre.extensions.providers.embedding.http_embedder import HttpEmbedder
 from nacre.extensions.providers.embedding.local_models import (
     FileOnDisk,
     GgufEmbedder,
     SentenceTransformerEmbedder,
 )
-from nacre.extensions.providers.embedding.open_embedder import FallbackEmbedder, HttpEmbedder
+from nacre.extensions.providers.embedding.open_embedder import FallbackEmbedder
 from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.embedders.e5 import E5Embedder
 from tests.extensions.providers.embedding.embedding_server import EmbeddingServer

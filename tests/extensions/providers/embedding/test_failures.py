@@ -14,7 +14,7 @@ import pytest
 
 from nacre.extensions.providers.embedding.daily_budget import EmbeddingBudget
 from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint
-from nacre.extensions.providers.embedding.open_embedder import HttpEmbedder
+from nacre.extensions.providers.embedding.http_embedder import HttpEmbedder
 from nacre.memory.contracts.embedder import EmbeddingFailed, TextRefused
 from nacre.runtime.models.scripted import Clock
 from tests.extensions.providers.embedding.embedding_server import KEY, Answer, EmbeddingServer, opened

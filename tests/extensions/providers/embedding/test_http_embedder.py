@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint
-from nacre.extensions.providers.embedding.open_embedder import HttpEmbedder
+from nacre.extensions.providers.embedding.http_embedder import HttpEmbedder
 from nacre.memory.contracts.embedder import EmbeddingFailed, TextRefused
 from tests.extensions.providers.embedding.embedding_server import KEY, Answer, EmbeddingServer, opened
 from tests.servers.provider_wire import embedding

@@ -10,13 +10,9 @@ from typing import Any
 import pytest
 
 from nacre.extensions.providers.embedding.endpoint import PROVIDERS, EmbeddingEndpoint, endpoint_for
+from nacre.extensions.providers.embedding.http_embedder import HttpEmbedder
 from nacre.extensions.providers.embedding.local_models import GgufEmbedder
-from nacre.extensions.providers.embedding.open_embedder import (
-    FallbackEmbedder,
-    HttpEmbedder,
-    embedder_for,
-    provider_name,
-)
+from nacre.extensions.providers.embedding.open_embedder import FallbackEmbedder, embedder_for, provider_name
 from nacre.memory.contracts.embedder import EmbeddingFailed
 from nacre.memory.contracts.settings import resolve_settings
 from nacre.memory.embedders.e5 import E5Embedder
