@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -40,6 +41,8 @@ def begin_model_of_search(arguments: Sequence[str]) -> None:
 def main() -> NoReturn:
     """Runs one command and exits with its code."""
     gc.set_threshold(*_COLLECTED_AFTER)
+    # Looking for pydantic's plugins reads the metadata of every package. The owner's variable wins.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     begin_model_of_search(sys.argv[1:])
     from nacre.cli.main import main as run
 

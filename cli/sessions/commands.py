@@ -91,7 +91,7 @@ async def show(shelf: SessionShelf, invocation: Invocation, name: str, last: int
     transcript = await shelf.store.stored(session)
     if as_json:
         return print_json(show_json(session, transcript, last=last, main_key=shelf.main_key))
-    now, main_key, short = shelf.now(), shelf.main_key, invocation.short
+    now, main_key, short = shelf.now().astimezone(shelf.zone), shelf.main_key, invocation.short
     invocation.say(*show_lines(session, transcript, last=last, now=now, main_key=main_key, short=short))
     return 0
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import tzinfo
+from functools import cached_property
 from pathlib import Path
 
-from nacre.runtime.contracts.clock import owner_zone, system_clock
+from nacre.runtime.contracts.clock import brief_clock, owner_zone
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.settings.config import Config
 from nacre.runtime.storage.storage import storage_of
@@ -20,16 +22,21 @@ LANE_WAIT_SECONDS = 5.0
 
 
 class SessionShelf:
-    """The stored sessions of the agent that a config describes. `now` tells the time in the owner's `zone`,
-    `main_key` is what the owner calls the main session.
+    """The stored sessions of the agent that a config describes.
+
+    `now` tells the time, `main_key` is what the owner calls the main session.
     """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self.main_key = config.settings.session.main_key
-        self.zone = owner_zone(config.settings.agent.user_timezone or None)
-        self.now = system_clock(self.zone)
+        self.now = brief_clock(config.settings.agent.user_timezone)
         self.store = storage_of(config).sessions(now=self.now, new_id=random_id)
+
+    @cached_property
+    def zone(self) -> tzinfo:
+        """The owner's time zone, which a list of sessions does not need."""
+        return owner_zone(self._config.settings.agent.user_timezone or None)
 
     @property
     def notices(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, tzinfo
+from datetime import tzinfo
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -53,7 +53,7 @@ async def trace(shelf: SessionShelf, invocation: Invocation, name: str, last: in
         invocation.warn(NO_TURN)
         return 1
     for turn in turns:
-        invocation.say(*trace_lines(turn, shelf.now().tzinfo or UTC))
+        invocation.say(*trace_lines(turn, shelf.zone))
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from typing import Any, LiteralString
 
@@ -308,6 +308,9 @@ class PostgresSnapshot:
 
     def nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Scores:
         return self._vectors.nearest(self._moment, self._head, vector, limit, scope)
+
+    def begin_nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Callable[[], Scores]:
+        return lambda: self.nearest(vector, limit=limit, scope=scope)
 
     def cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Scores:
         return self._vectors.cosines(self._moment, vector, chunk_ids)

@@ -139,6 +139,10 @@ class Snapshot(Protocol):
         """The cosines of the best chunks, each by its best piece, the best first. Skips other vector
         lengths."""
 
+    def begin_nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Callable[[], Scores]:
+        """Returns a function with the result of `nearest`, which may be computed meanwhile on another thread.
+        Call it inside the snapshot."""
+
     def cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Scores:
         """The exact cosine of each chunk's best piece, without order. Skips chunks without a vector."""
 

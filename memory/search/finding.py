@@ -173,8 +173,9 @@ def _candidates(
     if literal:
         pool = min(200, max(1, context.max_results * hybrid.candidate_multiplier))
     by_words = query is not None and _by_words(context, vector)
+    by_vector = snapshot.begin_nearest(vector, limit=pool, scope=scope) if vector is not None else dict
     words = snapshot.lexical(query, limit=pool, scope=scope) if query is not None and by_words else {}
-    nearest: Scores = snapshot.nearest(vector, limit=pool, scope=scope) if vector is not None else {}
+    nearest: Scores = by_vector()
     cosines = nearest
     if vector is not None and not literal:
         others = snapshot.cosines(vector, [item for item in words if item not in nearest])

@@ -171,8 +171,8 @@ class Claim:
 
     def having(self, terms: Sequence[str], *, denied: bool) -> frozenset[int]:
         """The numbers of the `terms`, which are word beginnings, that are asserted or `denied`."""
-        words = [word for word, is_denied in self.words if is_denied is denied]
-        return frozenset(at for at, term in enumerate(terms) if any(word.startswith(term) for word in words))
+        words = "".join(f" {word}" for word, is_denied in self.words if is_denied is denied)
+        return frozenset(at for at, term in enumerate(terms) if f" {term}" in words)
 
 
 @lru_cache(maxsize=2048)  # the same lines are hits of many questions
@@ -226,6 +226,7 @@ def bare_words(line: str) -> str:
     return " ".join(_TOKEN.findall(fold(_BEHIND.sub("", line))))
 
 
+@lru_cache(maxsize=1024)  # the same lines are hits of many questions
 def addresses(line: str, subject: str = "") -> tuple[Address, ...]:
     """The things that a line gives a value, such as a phone of Anna; none for events and conversation.
 
@@ -243,7 +244,9 @@ def addresses(line: str, subject: str = "") -> tuple[Address, ...]:
         stated = {stem(word) for word in value if not is_not(word)}
         # 2026-03-04 has all numbers of 2026-03-03
         stated.update(_DATE.findall(claim._bare) if stated else ())
-        if stated and about and not about <= {stem(word) for word in (*NO_KEYS, *_EVENTS)}:
+        # "boat: none" says that there is no value
+        is_none = has_label and not stated and bool(value)
+        if (stated or is_none) and about and not about <= {stem(word) for word in (*NO_KEYS, *_EVENTS)}:
             about.update(map(stem, _TOKEN.findall(fold(subject))))
             is_denied = any(map(is_not, value))
             kind = "" if has_label else _kind(claim._bare)

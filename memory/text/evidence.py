@@ -76,6 +76,7 @@ class Finder:
             if not HEX.fullmatch(name) and (spaced := apart(fold(name))) != fold(name)
         ]
         self._known: dict[str, TextEvidence] = {}
+        self._sets: dict[int, frozenset[int]] = {}
 
     def look(self, text: str) -> TextEvidence:
         found = self._known.get(text)
@@ -87,27 +88,32 @@ class Finder:
         return found
 
     def _look(self, folded: str) -> TextEvidence:
-        lines: dict[int, set[int]] = {}
+        lines: dict[int, int] = {}
         for number, (term, longest_ending) in enumerate(self._searched):
-            for line in _lines_with(term, longest_ending, folded):
-                if line in lines:
-                    lines[line].add(number)
-                else:
-                    lines[line] = {number}
+            _add_lines(lines, 1 << number, term, longest_ending, folded)
         for word, longest_ending in self._for_last if lines else ():
-            for line in _lines_with(word, longest_ending, folded):
-                if line in lines:
-                    lines[line].add(len(self.terms) - 1)
+            _add_lines(lines, 1 << (len(self.terms) - 1), word, longest_ending, folded)
         is_exact = any(name.stands_in(folded) for name in self._names) if self._names else False
         code = frozenset(at for at, form in enumerate(self._code_forms) if _is_written(folded, form))
         if not lines and not code:
             return _EXACT if is_exact else _NOTHING
+        together = 0
+        for bits in lines.values():
+            together |= bits
         return TextEvidence(
-            terms=frozenset().union(*lines.values()),
-            lines={line: frozenset(found) for line, found in lines.items()},
+            terms=self._numbers(together),
+            lines={line: self._numbers(bits) for line, bits in lines.items()},
             exact=is_exact,
             code=code,
         )
+
+    def _numbers(self, bits: int) -> frozenset[int]:
+        # A query has few combinations of terms, so that the same set serves many lines.
+        numbers = self._sets.get(bits)
+        if numbers is None:
+            numbers = frozenset(at for at in range(len(self.terms)) if bits >> at & 1)
+            self._sets[bits] = numbers
+        return numbers
 
 
 _NOTHING = TextEvidence(terms=frozenset(), lines={}, exact=False)
@@ -151,28 +157,20 @@ def _longest_ending(term: str) -> int:
     return 2 if len(term) <= 4 else 5 if len(term) < _LONG_STEM else _LONGEST_IN_COMPOUND
 
 
-def _forms_of(term: str, longest_ending: int, text: str, at: int) -> list[int]:
-    starts: list[int] = []
-    length = len(term)
+def _add_lines(lines: dict[int, int], bit: int, term: str, longest_ending: int, text: str) -> None:
+    # One loop and no generators: it runs for each term in each candidate.
+    at, length, line, last = text.find(term), len(term), 0, 0
     while at >= 0:
         end = at + length
-        if longest_ending < 0:
-            starts.append(at)
-        elif not at or not text[at - 1].isalnum():
+        is_one = longest_ending < 0
+        if not is_one and (not at or not text[at - 1].isalnum()):
             behind = text[end : end + longest_ending + 1]
-            if len(behind) <= longest_ending or not behind.isalnum():
-                starts.append(at)
+            is_one = len(behind) <= longest_ending or not behind.isalnum()
+        if is_one:
+            line += text.count("\n", last, at)
+            last = at
+            lines[line] = lines.get(line, 0) | bit
         at = text.find(term, end)
-    return starts
-
-
-def _lines_with(term: str, longest_ending: int, text: str) -> Iterator[int]:
-    at = text.find(term)
-    line = last = 0
-    for start in _forms_of(term, longest_ending, text, at) if at >= 0 else ():
-        line += text.count("\n", last, start)
-        last = start
-        yield line
 
 
 def _letter_at(text: str, at: int) -> bool:
@@ -238,7 +236,4 @@ def share(terms: Iterable[int], weights: Sequence[float]) -> float:
 
 def best_line_share(evidence: TextEvidence, weights: Sequence[float]) -> float:
     """The highest share of the query on one line."""
-    best = 0.0
-    for line in evidence.lines.values():
-        best = max(best, share(line, weights))
-    return best
+    return max((share(line, weights) for line in {*evidence.lines.values()}), default=0.0)

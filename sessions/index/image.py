@@ -326,14 +326,14 @@ def _follows(
 def _transcripts(directory: Path, without: Collection[str] = ()) -> list[Path]:
     if not directory.is_dir():
         return []
-    with reported("list", directory):
+    with reported("list", directory), os.scandir(directory) as entries:
         return sorted(
-            path
-            for path in directory.iterdir()
-            if path.suffix == ".jsonl"
-            and path.name not in without
-            and path.is_file()
-            and not path.is_symlink()
+            directory / entry.name
+            for entry in entries
+            if entry.name.endswith(".jsonl")
+            and entry.name not in without
+            and entry.name != ".jsonl"
+            and entry.is_file(follow_symlinks=False)
         )
 
 

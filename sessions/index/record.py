@@ -141,7 +141,8 @@ def record_from_json(raw: object) -> SessionRecord | None:
 
     Old key names are read and written back under their current names.
     """
-    if not isinstance(raw, Mapping):
+    # A list reads thousands, and `Mapping` takes long to ask.
+    if type(raw) is not dict and not isinstance(raw, Mapping):
         return None
     session_id = _value(raw.get("sessionId"), str)
     if not session_id:
@@ -149,18 +150,16 @@ def record_from_json(raw: object) -> SessionRecord | None:
     extra: dict[str, Any] = {}
     known: dict[str, Any] = {}
     for key, value in _under_present_names(raw).items():
-        name, kind = _BY_STORED_NAME.get(key, ("", type))
-        read = _value(value, kind) if name else None
-        if read is None:
+        field_of = _BY_STORED_NAME.get(key)
+        if field_of is not None and (read := _value(value, field_of[1])) is not None:
+            known[field_of[0]] = read
+        elif key not in ("sessionId", "updatedAt"):
             extra[key] = value
-        else:
-            known[name] = read
     previous = extra.get("previousSessionIds")
     if isinstance(previous, list) and all(isinstance(item, str) for item in previous):
         known["previous_session_ids"] = tuple(previous)
         del extra["previousSessionIds"]
-    extra.pop("sessionId")
-    updated_at_ms = _value(extra.pop("updatedAt", None), int) or 0
+    updated_at_ms = _value(raw.get("updatedAt"), int) or 0
     return SessionRecord(session_id=session_id, updated_at_ms=updated_at_ms, extra=extra, **known)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -18,8 +17,6 @@ from functools import cached_property
 from pathlib import Path
 from types import EllipsisType
 from typing import Any, TypeVar
-
-import aiofiles
 
 from nacre.record import paused_collector
 from nacre.sessions.contracts.errors import (
@@ -494,6 +491,8 @@ async def read_transcript(path: Path, *, session_id: str, now: Callable[[], date
         SessionNotFound: there is no such file. SessionCorrupt, SessionVersionUnknown, SessionWriteFailed: as
             for `Journal.open`.
     """
+    import tempfile  # a list of sessions needs no copy, and this takes as long as what it lists
+
     with tempfile.TemporaryDirectory(prefix="nacre-") as folder:
         copy = Path(folder) / path.name
         try:
@@ -517,6 +516,8 @@ async def transcript_bytes(path: Path, *, session_id: str) -> bytes:
         SessionNotFound: there is no such file. SessionCorrupt, SessionWriteFailed: it is not a regular file,
             or the system refused.
     """
+    import aiofiles
+
     with reported("read", path), suppress(FileNotFoundError):
         async with aiofiles.open(path, "rb", opener=_open_plain) as file:
             return await file.read()

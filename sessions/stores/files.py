@@ -160,7 +160,8 @@ async def stored_sessions(index: SessionIndex, *, with_earlier: bool = True) -> 
     records = await index.all()
     current = {record.session_id for record in records.values()}
     named = {name: key for key, record in records.items() for name in record.previous_session_ids}
-    found = [_current(index, key, record) for key, record in records.items()]
+    folder = f"{index.directory}{os.sep}"
+    found = [_current(index, folder, key, record) for key, record in records.items()]
     if with_earlier:
         names = {session.transcript for session in found}
         scanned = await asyncio.to_thread(scanned_records, index.directory, without=names)
@@ -178,12 +179,12 @@ def last_message(path: Path | str) -> str:
     return last_message_text(value for value in values if value is not None)
 
 
-def _current(index: SessionIndex, key: str, record: SessionRecord) -> StoredSession:
+def _current(index: SessionIndex, folder: str, key: str, record: SessionRecord) -> StoredSession:
     try:
         name = index.transcript_name(record)
     except SessionCorrupt:
         name = ""
-    place = f"{index.directory}{os.sep}{name}" if name else ""  # a `Path` for each of thousands takes longer
+    place = folder + name if name else ""  # a `Path` for each of thousands takes longer
     return StoredSession(
         key=key,
         record=record,

@@ -84,6 +84,7 @@ print("COMPILED", *frozen, file=sys.stderr)
 
 WATCHED = ALWAYS_TOO_MUCH | SCREENS | MODEL | VALIDATORS | SESSIONS | AGENT | ENGINE | CHANGES | TURN
 WATCHED |= NOT_OF_THE_INDEX | {
+    "aiofiles",
     "pygments",
     "nacre.runtime.open_sessions.routing",
     "asyncio",
@@ -210,3 +211,35 @@ def test_the_garbage_collector_hardly_looks_at_what_a_command_imports(tmp_path):
     assert "Sessions" in run.stdout
     assert run.stderr.count("looked at generation 0") < 15
     assert "looked at generation 1" not in run.stderr
+
+
+@pytest.mark.parametrize(("variables", "is_loaded"), [({}, False), ({"PYDANTIC_DISABLE_PLUGINS": ""}, True)])
+def test_nobody_looks_for_plugins_of_pydantic(
+    tmp_path: Path, variables: dict[str, str], is_loaded: bool
+) -> None:
+    """That reads the metadata of all packages, a thirtieth of a short command; the owner's variable wins."""
+    (tmp_path / ".nacre").mkdir()
+    (tmp_path / ".nacre" / "nacre.json5").write_text("{skills: {entries: {}}}", encoding="utf-8")
+    metadata = tmp_path / "packages" / "watching-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Name: watching\nVersion: 1.0\n", encoding="utf-8")
+    (metadata / "entry_points.txt").write_text("[pydantic]\nwatching = watching:plugin\n", encoding="utf-8")
+    module = 'import sys\nprint("watching", file=sys.stderr)\nplugin = None\n'
+    (tmp_path / "packages" / "watching.py").write_text(module, encoding="utf-8")
+    run = subprocess.run(
+        [sys.executable, "-m", "nacre", "status"],
+        env=environment(tmp_path, **variables) | {"PYTHONPATH": str(tmp_path / "packages")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ("watching" in run.stderr) is is_loaded
+
+
+def test_a_list_of_sessions_loads_no_zone_and_no_copies(home: Path) -> None:
+    """How long ago a session was active needs neither the name of the time zone nor a folder for copies."""
+    loaded = _loaded(home, COMMAND.format(arguments=["sessions"]))
+
+    assert loaded & {"aiofiles", "tempfile", "tzlocal"} == set()
+    assert "nacre.sessions.journal.journal" in loaded

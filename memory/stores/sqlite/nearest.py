@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from operator import itemgetter
 from pathlib import Path
@@ -50,7 +52,7 @@ _FIRST_KEEP = 8
 _FARTHEST = 32_767
 """A distance above that of any code, to which the distance of a whole code can be added."""
 
-_BLOCK = 32_768
+_BLOCK = 16_384
 """The number of codes to compare at a time, so that results stay in the processor's cache."""
 
 _FEW_VECTORS = 1_500
@@ -201,17 +203,17 @@ class VectorTable:
     def _first_distances(self, query: numpy.typing.NDArray[numpy.uint64]) -> Any:
         import numpy as np
 
-        distances = np.zeros(self._count, dtype=np.uint16)
-        differing = np.empty(_BLOCK, dtype=np.uint64)
-        counted = np.empty(_BLOCK, dtype=np.uint8)
+        # Three calls a block, because each takes Python's lock again.
+        distances = np.empty(self._count, dtype=np.uint16)
+        differing = np.empty((self._first, _BLOCK), dtype=np.uint64)
+        counted = np.empty((self._first, _BLOCK), dtype=np.uint8)
+        words = query[: self._first, np.newaxis]
         for start in range(0, self._count, _BLOCK):
             end = min(self._count, start + _BLOCK)
             size = end - start
-            total = distances[start:end]
-            for word in range(self._first):
-                np.bitwise_xor(self._columns[word, start:end], query[word], out=differing[:size])
-                np.bitwise_count(differing[:size], out=counted[:size])
-                np.add(total, counted[:size], out=total)
+            np.bitwise_xor(self._columns[:, start:end], words, out=differing[:, :size])
+            np.bitwise_count(differing[:, :size], out=counted[:, :size])
+            np.add.reduce(counted[:, :size], axis=0, dtype=np.uint16, out=distances[start:end])
         return distances
 
     def _reserve(self, count: int) -> None:
@@ -266,6 +268,9 @@ RESIDENT_BYTES = 64 << 20
 EXACT_UP_TO = 1_500
 """Up to this many vectors, each one is compared exactly, because a coarse pass would not be faster."""
 
+WORTH_A_THREAD = 20_000
+"""From this many codes on, to compare them takes longer than to hand them to another thread."""
+
 _READ_BESIDE = 80
 """How many coarse candidates are read from the file beyond twice the wanted number."""
 
@@ -284,14 +289,17 @@ class VectorReader:
         prepare: Callable[[Connection], VectorEngine],
         *,
         resident_bytes: int = RESIDENT_BYTES,
+        worth_a_thread: int = WORTH_A_THREAD,
     ) -> None:
         self._prepare = prepare
+        self._worth_a_thread = worth_a_thread
         self._engine: VectorEngine | None = None
         self._resident_bytes = resident_bytes
         self._table = VectorTable(0, most_bytes=0)
         self._seen = self._gone = self._last_row = 0
         self._data_version = -1
         self._masks: OrderedDict[Narrowed, Mask] = OrderedDict()
+        self._beside: ThreadPoolExecutor | None = None
         self.questions = 0
 
     def engine(self, connection: Connection) -> VectorEngine:
@@ -309,26 +317,47 @@ class VectorReader:
 
     def nearest(self, connection: Connection, vector: Vector, limit: int, scope: Scope) -> dict[int, float]:
         """The chunks whose best piece has the highest cosine, best first."""
+        return self.begin_nearest(connection, vector, limit, scope)()
+
+    def begin_nearest(
+        self, connection: Connection, vector: Vector, limit: int, scope: Scope
+    ) -> Callable[[], dict[int, float]]:
+        """`nearest` in two steps. Many codes are compared on another thread until the result is called for,
+        because NumPy and SQLite both work without Python's lock."""
         self.questions += 1
         in_place = self.answers_in_place(connection)
         query = plain_question(vector) if in_place else question(vector)
         if is_zero(query):
-            return {}
+            return dict
         inside = narrowed(connection, scope)
         if in_place:
             wanted = candidates_for(len(vector), limit)
             if _row_count(connection) <= EXACT_UP_TO:
                 wanted = EXACT_UP_TO
             rows = _stored_coarse(connection, plain_question_code(query), wanted, inside)
-            return _best_pieces(_scored_in_place(connection, query, "id", rows), limit)
+            found = _best_pieces(_scored_in_place(connection, query, "id", rows), limit)
+            return lambda: found
         self._follow(connection, len(vector))
         outside = self._outside(connection, inside) if inside else None
-        is_small = len(self._table) <= EXACT_UP_TO
-        wanted = EXACT_UP_TO if is_small else candidates_for(len(vector), limit, len(self._table))
-        places = self._table.coarse(question_code(query), wanted, outside=outside)
-        if not self._table.whole and not is_small:
-            places = self._table.likeliest(query, places, 2 * limit + _READ_BESIDE)
-        return _best_pieces(self._scored(connection, query, places), limit)
+        coarse: Callable[[], Places] = partial(self._coarse, self._table, query, limit, outside)
+        if len(self._table) >= self._worth_a_thread:
+            self._beside = self._beside or ThreadPoolExecutor(1, thread_name_prefix="memory-codes")
+            coarse = self._beside.submit(coarse).result
+        return lambda: _best_pieces(self._scored(connection, query, coarse()), limit)
+
+    @staticmethod
+    def _coarse(table: VectorTable, query: bytes, limit: int, outside: Mask | None) -> Places:
+        is_small = len(table) <= EXACT_UP_TO
+        wanted = EXACT_UP_TO if is_small else candidates_for(table.dimensions, limit, len(table))
+        places = table.coarse(question_code(query), wanted, outside=outside)
+        if not table.whole and not is_small:
+            places = table.likeliest(query, places, 2 * limit + _READ_BESIDE)
+        return places
+
+    def close(self) -> None:
+        """Ends the other thread."""
+        if self._beside is not None:
+            self._beside.shutdown(wait=False)
 
     def cosines(self, connection: Connection, vector: Vector, chunk_ids: Sequence[int]) -> dict[int, float]:
         """The exact cosine of each chunk's best piece."""

@@ -59,7 +59,6 @@ class SnapshotThread:
         load_after_seconds: float = 1.0,
     ) -> None:
         self._thread = ConnectionThread(name, lambda: open_connection(path, read_only=True))
-        self.close = self._thread.close
         self._words = WordReader()
         self._vectors = VectorReader(prepare_vectors)
         self._load_after_seconds = load_after_seconds
@@ -78,6 +77,11 @@ class SnapshotThread:
             self._loads = True
             self._thread.later(self._load_after_seconds, self._load)
         return found
+
+    async def close(self) -> None:
+        """Waits for pending calls, then ends the thread."""
+        await self._thread.close()
+        self._vectors.close()
 
     def _load(self, connection: Connection) -> None:
         with one_moment(connection):
@@ -176,6 +180,9 @@ class SqliteSnapshot:
 
     def nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Scores:
         return self._vectors.nearest(self._connection, vector, limit, scope)
+
+    def begin_nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Callable[[], Scores]:
+        return self._vectors.begin_nearest(self._connection, vector, limit, scope)
 
     def cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Scores:
         return self._vectors.cosines(self._connection, vector, chunk_ids)

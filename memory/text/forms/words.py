@@ -10,7 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 _DATA = json.loads(Path(__file__).with_name("words.json").read_bytes())
@@ -40,7 +40,16 @@ def stop_words_for(words: Collection[str]) -> frozenset[str]:
 
     English wins a tie, because stop words of other languages are English words (`die`, `was`, `per`).
     """
-    return max(NAMED_STOP_WORDS.values(), key=lambda stop_words: sum(word in stop_words for word in words))
+    counted = dict.fromkeys(NAMED_STOP_WORDS, 0)
+    for word in words:
+        for language in _languages_with(word):
+            counted[language] += 1
+    return NAMED_STOP_WORDS[max(counted, key=counted.__getitem__)]
+
+
+@lru_cache(maxsize=16_384)
+def _languages_with(word: str) -> tuple[str, ...]:
+    return tuple(name for name, stop_words in NAMED_STOP_WORDS.items() if word in stop_words)
 
 
 LEAST_SHARE = 0.05

@@ -88,7 +88,9 @@ class SearchContract:
         await attach_known(store, "e", pieces, now_seconds=1)
 
         def look(moment: Snapshot) -> tuple[Scores, Scores]:
+            later = moment.begin_nearest([0.0, 3.0], limit=2, scope=MEMORY)
             nearest = moment.nearest([0.0, 3.0], limit=2, scope=MEMORY)
+            assert later() == pytest.approx(nearest, abs=1e-5)
             return nearest, moment.cosines([0.0, 3.0], [ids["one"], ids["both"], 999_999])
 
         nearest, exact = await store.search(look)

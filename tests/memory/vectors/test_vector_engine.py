@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,32 @@ async def test_what_is_told_is_what_is_asked(tmp_path: Path, resident_bytes: int
     assert (name, bool(version), told.problem) == ("sqlite-vec", True, "")
     assert told.later == later
     assert asked == [True, False, False]
+
+
+async def test_many_codes_are_compared_while_words_are_searched(tmp_path: Path) -> None:
+    """The comparison runs on a thread of its own, finds the same, and ends with its reader."""
+    workspace(tmp_path, NOTES)
+    engine = await open_engine(tmp_path, embedder=WordEmbedder())
+    await engine.sync(reason="cli")
+    await engine.close()
+    connection = open_connection(tmp_path / "state" / "main.sqlite", read_only=True)
+    alone = VectorReader(add_vector_functions)
+    beside = VectorReader(add_vector_functions, worth_a_thread=1)
+    before, asked = set(threading.enumerate()), (connection, [1.0] * 64, 10, MEMORY)
+
+    for reader in (alone, beside):
+        reader.load(connection, 64)  # what sqlite-vec answers needs no codes
+    one, other = alone.begin_nearest(*asked), beside.begin_nearest(*asked)
+    [thread] = set(threading.enumerate()) - before
+    found = one(), other()
+    alone.close()
+    beside.close()
+    thread.join(60)
+    connection.close()
+
+    assert found[0] == found[1]
+    assert len(found[0]) == 2
+    assert not thread.is_alive()
 
 
 async def test_what_later_questions_need_is_read_between_them(tmp_path: Path) -> None:
