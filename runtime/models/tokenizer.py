@@ -71,11 +71,6 @@ def count_tokens_for(model_name: str) -> Callable[[str], int]:
     return _Counter(encoding_name)
 
 
-def estimate_tokens(text: str) -> int:
-    """An estimate of the tokens in `text`, from its words and scripts."""
-    return _estimated(text) if len(text) <= _SLICE_CHARS else _sliced(text, _estimated)
-
-
 def _sliced(text: str, count_slice: Callable[[str], int]) -> int:
     """The sum over slices: one search through megabytes would block every other thread."""
     if len(text) <= _SLICE_CHARS:
@@ -85,7 +80,10 @@ def _sliced(text: str, count_slice: Callable[[str], int]) -> int:
     return math.ceil(sum(map(count_slice, slices)) * len(text) / sum(map(len, slices)))
 
 
-def _estimated(text: str) -> int:
+def estimate_tokens(text: str) -> int:
+    """An estimate of the tokens in `text`, from its words and scripts."""
+    if len(text) > _SLICE_CHARS:
+        return _sliced(text, estimate_tokens)
     # Tables and splits take a quarter of the time of patterns.
     data = text.encode("ascii", "replace")
     letters, is_ascii, total = data.translate(_LETTERS), text.isascii(), 0.0
@@ -157,13 +155,13 @@ def _loaded(encoding_name: str) -> Callable[[str], int]:
     # without the file tiktoken would download it
     if not (folder / name).is_file():
         log.info("no table %s on this machine: tokens are estimated", encoding_name)
-        return _estimated
+        return estimate_tokens
     try:
         tiktoken: Any = importlib.import_module("tiktoken")
         encoding = tiktoken.get_encoding(encoding_name)
     except Exception as error:  # noqa: BLE001 - a missing or broken native module must not stop a turn
         log.warning("tiktoken cannot be used, tokens are estimated: %s", error)
-        return _estimated
+        return estimate_tokens
     return lambda text: len(encoding.encode_ordinary(text))
 
 
