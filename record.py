@@ -100,8 +100,7 @@ class Record:
         held = self.__dict__
         held |= self._defaults
         held |= values
-        names = self._names
-        if len(held) != len(names) or not values.keys() <= names:
+        if held.keys() != self._names:
             self._complete()
 
     def _complete(self) -> None:

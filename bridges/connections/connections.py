@@ -98,8 +98,8 @@ class Connections:
 
     @property
     def by_account(self) -> Mapping[AccountId, Connection]:
-        """The connections of the accounts that have a bridge here, as they are now."""
-        return dict(self._here)
+        """The connections of the accounts that have a bridge here, as they change."""
+        return self._here
 
     def find(self, place: Place | Inbound) -> Connection | None:
         """The connection for a place; `None` if its bridge is missing."""

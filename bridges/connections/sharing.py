@@ -86,11 +86,10 @@ class Sharing:
         async with self._looking:
             shares = await self._ledger.share(tuple(self._bridges))
             self.elsewhere = shares.elsewhere
-            for account in self._connections.by_account:
-                if account not in shares.held:
-                    log.warning("%s/%s is served by another program by now", *account)
-                    await self._stop(account, seconds=0)
-            before = self._connections.by_account
+            for account in set(self._connections.by_account) - {*shares.held}:
+                log.warning("%s/%s is served by another program by now", *account)
+                await self._stop(account, seconds=0)
+            before = set(self._connections.by_account)
             new = [self._connections.add(self._bridges[name]) for name in shares.held if name not in before]
             if new:
                 await self._resume()
@@ -130,12 +129,10 @@ class Sharing:
                 seconds = RETRY_SECONDS
 
     def _is_active(self, account: AccountId) -> bool:
-        found = self._connections.by_account.get(account)
-        return self._is_busy(account) or (found is not None and found.outgoing.is_busy)
+        return self._is_busy(account) or self._connections.by_account[account].outgoing.is_busy
 
     async def _stop(self, account: AccountId, *, seconds: float) -> None:
-        connection = self._connections.by_account[account]
-        await connection.supervisor.stop()
+        await self._connections.by_account[account].supervisor.stop()
         await self._leave(account, seconds)
         await self._connections.remove(account)
         await self._resume()  # of messages that were in one queue with those of this account

@@ -359,22 +359,27 @@ def _tried(invocation: Invocation, chosen: Chosen, *, asks: bool) -> Trial:
 
 
 def _keep(invocation: Invocation, chosen: Chosen, *, time_zone: str) -> None:
+    """Puts the keys where the owner wants them, and writes what was chosen into the settings.
+
+    Raises:
+        ConfigError: a key cannot be put there, or the settings cannot be read or changed.
+    """
     config = invocation.config
+    wanted: list[tuple[tuple[str, ...], Any]] = [(_TIME_ZONE, time_zone)]
+    if chosen.trial is not None:
+        wanted.append((_MODEL, chosen.model_name))
+    wanted.append((_FALLBACKS, [each.model_name for each in chosen.fallbacks]))
     for each in (chosen, *chosen.fallbacks):
-        if each.key is not None:
-            keep_key(each.key, config.state_dir)
-    fallbacks = [each.model_name for each in chosen.fallbacks]
-    for place, each in enumerate((chosen, *chosen.fallbacks)):
-        keep_settings(
-            config.state_dir / SETTINGS_FILE,
-            config.environment,
-            model_name=each.model_name,
-            is_chosen=place == 0 and each.trial is not None,
-            time_zone=time_zone,
-            key=each.key,
-            base_url=each.base_url,
-            fallbacks=fallbacks if place == 0 else (),
-        )
+        provider = ("models", "providers", each.model_name.partition("/")[0])
+        wanted.append(((*provider, "baseUrl"), each.base_url))
+        if each.key is None:
+            continue
+        if each.key.place == "file":
+            keep_in_file(config.state_dir / ENVIRONMENT_FILE, each.key.variable, each.key.secret)
+        elif each.key.place == "keyring":
+            keep_in_keyring(each.key.variable, each.key.secret)
+        wanted.append(((*provider, "apiKey"), each.key.in_settings))
+    _write(config.state_dir / SETTINGS_FILE, config.environment, wanted)
 
 
 OWNERS_FILE = "USER.md"
@@ -407,45 +412,6 @@ async def keep_name(workspace: Workspace, name: str) -> None:
     await workspace.change(OWNERS_FILE, change)
 
 
-def keep_key(key: Key, state_dir: Path) -> None:
-    """Puts a key where the owner wants it.
-
-    Raises:
-        ConfigError: it cannot be put there.
-    """
-    if key.place == "file":
-        keep_in_file(state_dir / ENVIRONMENT_FILE, key.variable, key.secret)
-    elif key.place == "keyring":
-        keep_in_keyring(key.variable, key.secret)
-
-
-def keep_settings(
-    file: Path,
-    environment: Mapping[str, str],
-    *,
-    model_name: str,
-    is_chosen: bool,
-    time_zone: str,
-    key: Key | None,
-    base_url: str = "",
-    fallbacks: Sequence[str] = (),
-) -> None:
-    """Writes what was chosen into the settings, which begin with a commented example if there are none.
-
-    Without `is_chosen` only the model's provider is written.
-
-    Raises:
-        ConfigError: the settings cannot be read or changed.
-    """
-    provider = ("models", "providers", model_name.partition("/")[0])
-    wanted: list[tuple[tuple[str, ...], Any]] = [(_TIME_ZONE, time_zone)]
-    wanted += [(_MODEL, model_name)] if is_chosen else []
-    wanted += [((*provider, "baseUrl"), base_url), (_FALLBACKS, list(fallbacks))]
-    if key is not None:
-        wanted.append(((*provider, "apiKey"), key.in_settings))
-    _write(file, environment, wanted)
-
-
 def _keep_telegram(invocation: Invocation, token: str) -> None:
     """Keeps the token of a bot apart, has the settings name it, and says what comes next.
 
@@ -463,6 +429,7 @@ def _keep_telegram(invocation: Invocation, token: str) -> None:
 
 
 def _write(file: Path, environment: Mapping[str, str], wanted: Sequence[tuple[tuple[str, ...], Any]]) -> None:
+    """Sets the values that differ. Settings that do not exist yet begin with a commented example."""
     written = settings_as_written(file)
     changed = [(path, value) for path, value in wanted if value and value != at(written, path)]
     if not changed:

@@ -190,16 +190,14 @@ class Holding:
             await asyncio.sleep(beat if seen == "-infinity" else min(abs(left), beat))
             seen = alive_until
 
-    async def release(self, *before: str) -> None:
-        """Releases the ledger, with the statements `before` in the same transaction."""
+    async def release(self, statement: str = statements.RELEASE) -> None:
+        """Releases the ledger."""
         self._keeping.cancel()
         self._database.process.ledgers.discard(self._agent)
         rows, process = PostgresRows(self._database, self._agent), self._database.process.number
         with suppress(LedgerUnusable, TimeoutError):
             async with asyncio.timeout(RELEASE_SECONDS):
-                await rows.write(
-                    lambda run: [run(each, process=process) for each in (*before, statements.RELEASE)]
-                )
+                await rows.run(statement, process=process)
 
 
 ROLE_SECONDS = 1.0
@@ -252,7 +250,7 @@ class PostgresLedger(Ledger):
     """The ledger of an agent. Open it with `open`."""
 
     _holding: Holding | None = None
-    _release_first: tuple[str, ...] = ()
+    _release = statements.RELEASE
     _process: Process
     _receipts: Iterator[int]
     """Begins with the number that the process drew, so that no two calls of any have the same."""
@@ -364,7 +362,7 @@ class PostgresLedger(Ledger):
         await super().close()
         holding, self._holding = self._holding, None
         if holding is not None:
-            await holding.release(*self._release_first)
+            await holding.release(self._release)
 
 
 NUMBERED = ("inbound", "outbound")

@@ -90,16 +90,8 @@ GIVE_UP = """
 UPDATE ledger_accounts SET process = NULL
 WHERE agent = %(agent)s AND channel = %(channel)s AND account = %(account)s AND process = %(process)s
 """
-GIVE_UP_ALL = "UPDATE ledger_accounts SET process = NULL WHERE agent = %(agent)s AND process = %(process)s"
-LEAVE_GATEWAYS = "DELETE FROM ledger_gateways WHERE agent = %(agent)s AND process = %(process)s"
-LEAD_ANOTHER = """
-UPDATE ledger_holders SET (process, holder) = (
-    SELECT process, gateway.holder FROM ledger_gateways AS gateway JOIN processes ON number = process
-    WHERE agent = %(agent)s AND process <> %(process)s AND alive_until > clock_timestamp() LIMIT 1)
-WHERE agent = %(agent)s AND process = %(process)s AND EXISTS (
-    SELECT FROM ledger_gateways AS gateway JOIN processes ON number = process
-    WHERE agent = %(agent)s AND process <> %(process)s AND alive_until > clock_timestamp())
-"""
+LEAVE_OTHERS = "SELECT ledger_leave(%(agent)s, %(process)s)"
+"""Gives up all accounts. Another living program stands for all in `ledger_holders`, if there is one."""
 ACCOUNT_IS_HELD = """
 SELECT account_is_held(%(agent)s, %(ledger_fence)s, %(ledger_process)s, %(channel)s, %(account)s)
 """

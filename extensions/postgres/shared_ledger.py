@@ -10,7 +10,6 @@ from typing import NamedTuple, Self
 from nacre.extensions.postgres import ledger_statements as statements
 from nacre.extensions.postgres.ledger import Holding, PostgresLedger, PostgresRows, holder_name
 from nacre.extensions.postgres.server.database import Database
-from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.ledger.ledger import AccountId, Shares
@@ -40,13 +39,12 @@ class Member(NamedTuple):
         return self.left_seconds is None or self.left_seconds <= 0
 
 
-class Plan(Record):
-    """What a program does with the accounts that it wants: the accounts to take, each with the process that
-    had it, those to leave to others, and those that others hold.
-    """
+class Plan(NamedTuple):
+    """The accounts to take, each with the process that had it, those to leave to others, and the holders of
+    those that others keep."""
 
     take: Mapping[str, int | None]
-    surplus: tuple[str, ...]
+    surplus: Sequence[str]
     elsewhere: Mapping[str, str]
 
 
@@ -73,19 +71,16 @@ def plan(
         if name in missed or not any(name in each.wanted and len(each.held) < count for each in living):
             take[name] = None if holder is None else holder.process
             count += 1
-    surplus = (
-        name
-        for name in own.held
-        if any(name in each.wanted and len(each.held) + 2 <= len(own.held) for each in living)
-    )
+    with_room = [each for each in living if len(each.held) + 2 <= len(own.held)]
+    surplus = [name for name in own.held if any(name in each.wanted for each in with_room)]
     elsewhere = {name: holders[name].holder for name in wanted if name in holders and name not in take}
-    return Plan(take=take, surplus=tuple(surplus), elsewhere=elsewhere)
+    return Plan(take, surplus, elsewhere)
 
 
 class SharedLedger(PostgresLedger):
     """The ledger of an agent, of which this program serves the accounts that `share` gives it."""
 
-    _release_first = (statements.GIVE_UP_ALL, statements.LEAVE_GATEWAYS, statements.LEAD_ANOTHER)
+    _release = statements.LEAVE_OTHERS
     _fence: int
     _told: Sequence[str] = ()
     """The accounts of which the others know that this program wants them."""

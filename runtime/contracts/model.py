@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from nacre.record import Record
@@ -35,6 +36,11 @@ class ToolSpec(Record):
     name: str
     description: str
     parameters: Mapping[str, Any]
+
+    @cached_property
+    def texts(self) -> tuple[str, str]:
+        """What a request carries for it, as whoever counts tokens reads it."""
+        return f"{self.name}, {self.description}", json.dumps(dict(self.parameters))
 
 
 class ModelParameters(Record):
@@ -186,7 +192,7 @@ def overhead_texts(system: SystemPrompt, tools: Sequence[ToolSpec]) -> list[str]
     """
     texts = system.joined().splitlines(keepends=True)
     for tool in tools:
-        texts += (f"{tool.name}, {tool.description}", json.dumps(dict(tool.parameters)))
+        texts += tool.texts
     return texts
 
 

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -266,7 +266,7 @@ class Tool(Record):
     needs_approval: bool | Callable[[Any], bool | str] = False
 
     def spec(self) -> ToolSpec:
-        return ToolSpec(name=self.name, description=self.description, parameters=_schema(self.arguments))
+        return _spec(self.name, self.description, self.arguments)
 
 
 class ToolOutcome(Record):
@@ -424,6 +424,11 @@ def _scope(call_id: str, progress: Callable[[str], None]) -> CallScope:
             loop.call_soon_threadsafe(send, line)
 
     return CallScope(call_id=call_id, progress=report, cancelled=cancelled)
+
+
+@lru_cache(maxsize=4_096)  # the tools of one chat are mostly those of another
+def _spec(name: str, description: str, arguments: type[ToolArguments]) -> ToolSpec:
+    return ToolSpec(name=name, description=description, parameters=_schema(arguments))
 
 
 @cache

@@ -66,7 +66,7 @@ class RecordedPrompt:
         """The tools with the descriptions and in the order that the model was told, new ones last."""
         if self._described is None or self._described[0] is not tools:
             told = tools
-            if any(self.tools.get(tool.name) != tool.description for tool in tools):
+            if self.tools and any(self.tools.get(tool.name) != tool.description for tool in tools):
                 places = {name: place for place, name in enumerate(self.tools)}
                 told = tuple(
                     replace(tool, description=self.tools.get(tool.name, tool.description))

@@ -387,7 +387,9 @@ def paired_results(messages: Sequence[Message]) -> dict[int, int]:
     pairs: dict[int, int] = {}
     for index, message in enumerate(messages):
         if isinstance(message, AssistantMessage):
-            callers.update({call.id: index for call in message.tool_calls if call.id})
+            for block in message.content:
+                if isinstance(block, ToolCall) and block.id:
+                    callers[block.id] = index
         elif isinstance(message, ToolResultMessage) and message.tool_call_id in callers:
             pairs[index] = callers.pop(message.tool_call_id)
     return pairs
@@ -509,10 +511,20 @@ def serialise_for_summary(messages: Sequence[Message], *, tool_result_chars: int
     cut. The text cannot close the tags that surround it in a prompt.
     """
     paragraphs = [paragraph for message in messages for paragraph in _paragraphs(message, tool_result_chars)]
-    return _CLOSING_TAGS.sub("&lt;/", "\n\n".join(paragraphs))
+    text = "\n\n".join(paragraphs)
+    return _CLOSING_TAGS.sub("&lt;/", text) if "</" in text else text
 
 
 def _paragraphs(message: Message, tool_result_chars: int) -> list[str]:
+    content = message.content
+    if (
+        len(content) == 1
+        and isinstance(only := content[0], Text)
+        and not isinstance(message, ToolResultMessage)
+    ):
+        if isinstance(message, UserMessage):  # as nearly all are
+            return [f"[User]: {only.text}"] if only.text else []
+        return [f"[Assistant]: {only.text}"] if only.text.strip() else []
     if isinstance(message, AssistantMessage):
         return _answer(message)
     images = sum(isinstance(block, Image) for block in message.content)

@@ -206,7 +206,7 @@ def test_settings_that_are_not_read_are_told_by_every_command(
 
     run = run_here(tmp_path, *command)
 
-    assert "has settings that Nacre does not read: memory.engine." in run.stderr
+    assert "memory.engine" in run.stderr
     assert "memory.engine" not in run.stdout
 
 

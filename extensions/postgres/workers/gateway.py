@@ -134,16 +134,10 @@ class HandedOver:
                 is_new = (await self._ask(*session, inbound)).is_new
             if not is_new or not self._notifications.is_listening:  # it may be over
                 self._changed.set()
-            while not isinstance(
-                found := await (
-                    self._heard_by_client(agent.id, awaited) if is_clients else awaited.found.get()
-                ),
-                Outcome,
-            ):
-                if found is None:
-                    yield TurnFailed(error=TurnBroken(NO_WORKER))
-                    return
+            while not isinstance(found := await self._next(agent.id, awaited, is_clients), Outcome):
                 yield found
+                if isinstance(found, TurnFailed):
+                    return
                 if isinstance(found, ApprovalAsked):
                     await _sent(self._rows.told(key, found))
         finally:
@@ -157,17 +151,16 @@ class HandedOver:
         for event in events_of(found.text, heard_chars=awaited.stream.heard_chars):
             yield event
 
-    async def _heard_by_client(self, agent_id: str, awaited: _Awaited) -> Event | Outcome | None:
-        """What a turn says next; `None` if no worker lived at two looks behind each other."""
-        has_workers = True
-        while True:
+    async def _next(self, agent_id: str, awaited: _Awaited, is_clients: bool) -> Event | Outcome:
+        """What a turn says next; for a client also that no worker lived at two looks behind each other."""
+        had_workers = has_workers = True
+        while had_workers or has_workers:
             try:
-                async with asyncio.timeout(CLIENT_SECONDS):
+                async with asyncio.timeout(CLIENT_SECONDS if is_clients else None):
                     return await awaited.found.get()
             except TimeoutError:
                 had_workers, has_workers = has_workers, (await self._admission(agent_id)).has_workers
-            if not (had_workers or has_workers):
-                return None
+        return TurnFailed(error=TurnBroken(NO_WORKER))
 
     def runs_here(self, agent: Agent, inbound: Inbound) -> bool:
         """Whether a message is a command. For other messages, workers count the failed attempts."""

@@ -57,7 +57,7 @@ def test_the_parts_are_what_the_next_request_holds(tmp_path: Path) -> None:
     assert cached[0]
     assert not cached[-1]
     assert cached == sorted(cached, reverse=True)
-    assert "2.1k of 2.4k tokens came from the provider's cache" in shown
+    assert "2.1k of 2.4k tokens" in shown
     assert "━━━ AGENTS.md ━━━" in full
     assert "AGENTS.md" in in_chat
     assert "Halcyon" not in in_chat

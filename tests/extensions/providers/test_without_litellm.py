@@ -77,4 +77,4 @@ def test_init_installs_it_and_says_when_it_cannot(tmp_path: Path) -> None:
 
     assert said.returncode == 1
     assert "Installing the extra 'litellm'" in said.stderr
-    assert "Could not install the extra 'litellm' (exit code " in said.stderr
+    assert "(exit code " in said.stderr

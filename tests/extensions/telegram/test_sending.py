@@ -222,8 +222,8 @@ async def test_files_come_with_their_message() -> None:
             await inbox.holds(4)
     [[lost], [good], [large], [larger]] = [inbound.attachments for inbound in inbox.inbound]
     assert (good.name, good.mime_type, good.data, good.problem) == ("a.pdf", "application/pdf", b"%PDF-1", "")
-    assert (lost.data, lost.problem) == (b"", "Telegram did not send it")
-    assert large.problem == "it has 1001 bytes, and the limit is 1000"
+    assert (lost.data, bool(lost.problem)) == (b"", True)
+    assert "1001" in large.problem
     assert larger.problem.startswith("it has 99999 bytes")
     assert [inbound.text for inbound in inbox.inbound] == ["see c", "see a", "see b", ""]
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import pytest
+from hypothesis import given, strategies as st
 
 from nacre.runtime.models.tokenizer import (
     count_tokens_for,
@@ -139,6 +141,21 @@ def test_a_text_is_counted_once() -> None:
     for _ in range(2):
         assert sum(map(remembering, texts)) == sum(map(len, texts))
     assert counted == texts
+
+
+@given(st.text(alphabet="aBzAZ09 \n\t.,_-?é😀ж", max_size=60))
+def test_an_estimate_counts_what_the_patterns_find(text: str) -> None:
+    """Words begin with a capital or are all capitals; tables split them as the patterns of the fit did."""
+    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", text)
+    marks, digits = re.findall(r"[!-/:-@\[-`{-~]+", text), re.findall(r"[0-9]{1,3}", text)
+    spoken = [0.6 * (len(word) - 2) for word in words if len(word) > 2 and word.isupper()]
+    spoken += [0.25 * (len(word) - 6) for word in words if len(word) > 6 and not word.isupper()]
+    cyrillic = re.findall("ж+", text)
+    others = 1.75 * text.count("😀") + len(cyrillic) + 0.2 * sum(max(0, len(run) - 3) for run in cyrillic)
+    total = 0.9 * len(words) + 0.95 * len(marks) + 0.1 * sum(len(run) - 1 for run in marks) + sum(spoken)
+    total += 1.3 * len(digits) + 0.35 * len(re.findall("\n+", text)) + others
+
+    assert estimate_tokens(text) == math.ceil(round(total, 6))
 
 
 def test_an_estimate_is_the_sum_of_what_the_scripts_cost() -> None:

@@ -289,9 +289,7 @@ async def test_two_tools_of_one_name_end_no_turn(tmp_path: Path) -> None:
     async with await opened_with(tmp_path, model, Reader()) as agent:
         events = await events_of(agent, said("hi"))
 
-    assert [event.message for event in events if isinstance(event, Warned)] == [
-        "There are two tools named 'read'; the second one is left out."
-    ]
+    assert ["'read'" in event.message for event in events if isinstance(event, Warned)] == [True]
     assert [spec.name for spec in model.requests[0].tools].count("read") == 1
 
 

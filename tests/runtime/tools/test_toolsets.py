@@ -144,9 +144,8 @@ async def test_a_name_that_is_no_tool_here_is_told(tmp_path: Path) -> None:
         told = [event async for event in agent.stream(said("one"), tools=["dept"])]
         with pytest.raises(ConfigError, match=r"takes a list\. Write tools=\['depth'\]"):
             await agent.ask("two", tools="depth")
-    assert [event.message[:55] for event in told if isinstance(event, Warned)] == [
-        "tools= names dept, and this chat has no such tool: read"
-    ]
+    [warned] = [event.message for event in told if isinstance(event, Warned)]
+    assert "dept" in warned
 
 
 async def test_an_approved_call_runs_in_a_turn_that_has_other_tools(tmp_path: Path) -> None:

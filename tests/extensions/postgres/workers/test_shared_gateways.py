@@ -161,3 +161,40 @@ async def test_the_owner_is_asked_through_another_program(tmp_path: Path, databa
         finally:
             worker.kill()
             worker.join()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_a_program_that_slept_gives_way(tmp_path: Path, database_url: str) -> None:
+    """It is stopped until the other one has its account, in the middle of messages, and goes on: it hangs up
+    there, nothing is doubled, and it gets an account again.
+    """
+    path = install_line(tmp_path / "site")
+    with (
+        LineServer() as one,
+        LineServer() as two,
+        ProviderServer(responder=answer) as provider,
+    ):
+        crowds = [Crowd(one, CHATS), Crowd(two, CHATS)]
+        homes = [tmp_path / "first", tmp_path / "second"]
+        for home in homes:
+            shared_settings(home, database_url, provider, one, two)
+        worker = started(homes[0] / ".nacre", database_url)
+        try:
+            with serving(homes[0], PYTHONPATH=path) as first, serving(homes[1], PYTHONPATH=path):
+                before = await until_shared(homes[0], path)
+                await asyncio.gather(*(crowd.talk(0.5) for crowd in crowds))
+                first.send_signal(signal.SIGSTOP)
+                await asyncio.gather(*(crowd.talk(0.5) for crowd in crowds))
+                await asyncio.gather(*(crowd.answered(WAIT_SECONDS) for crowd in crowds))
+                assert len(set((await asyncio.to_thread(served_by, homes[0], path)).values())) == 1
+                first.send_signal(signal.SIGCONT)
+                await asyncio.gather(*(crowd.talk(3) for crowd in crowds))
+                await asyncio.gather(*(crowd.answered(WAIT_SECONDS) for crowd in crowds))
+                assert {*(await until_shared(homes[0], path)).values()} == {*before.values()}
+                await asyncio.gather(*(crowd.talk(1) for crowd in crowds))
+                await asyncio.gather(*(crowd.answered(WAIT_SECONDS) for crowd in crowds))
+        finally:
+            worker.kill()
+            worker.join()
+    assert [crowd.problems() for crowd in crowds] == [[], []]
