@@ -1,6 +1,6 @@
 """Whether a corrected fact is found before the one that it corrects, by wording, and what is marked as old.
 
-    python -m benchmarks.corrections [--misses] [--unseen | --third | --fourth]
+    python -m benchmarks.corrections [--misses] [--unseen | --third | --fourth | --fifth]
 
 Each half of the wordings in `corrections.toml` makes one memory: facts told in January or February, corrected
 from May to September, in daily logs among other lines, on a page under headings with days, or on a page
@@ -10,9 +10,10 @@ that are not the older one of a pair. `--misses` lists them, never those of the 
 
 `--unseen` asks about `corrections_2.toml` instead: one memory for each of five languages, of corrected facts
 and of pairs of lines that are both true. Of these, "newer first" counts those with both lines among the hits.
-`--third` asks about such pairs in `corrections.toml`, whose misses may be read, and `--fourth` about those of
-six languages in `corrections_2.toml`. "Still first" is asked of a memory without the corrections: whether a
-fact that holds stays before what else was told of that person.
+`--third` asks about such pairs in `corrections.toml` and `--fourth` about those of six languages in
+`corrections_2.toml`, whose misses may be read, `--fifth` about those of six languages whose misses may not.
+"Still first" is asked of a memory without the corrections: whether a fact that holds stays before what else
+was told of that person.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ DATA, UNSEEN = (
     tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
     for name in ("corrections.toml", "corrections_2.toml")
 )
-THIRD, FOURTH = DATA["third"], UNSEEN.pop("fourth")
+THIRD, FOURTH, FIFTH = DATA["third"], UNSEEN.pop("fourth"), UNSEEN.pop("fifth")
 HALVES = ("seen", "held_out")
 KINDS = (
     *(
@@ -299,17 +300,19 @@ def main() -> None:
     parser.add_argument("--unseen", action="store_true", help="ask about corrections_2.toml")
     parser.add_argument("--third", action="store_true", help="ask about the third set")
     parser.add_argument("--fourth", action="store_true", help="ask about the fourth set")
+    parser.add_argument("--fifth", action="store_true", help="ask about the fifth set")
     arguments = parser.parse_args()
     others = (
         (arguments.unseen, UNSEEN),
         (arguments.third, THIRD),
         (arguments.fourth, FOURTH),
+        (arguments.fifth, FIFTH),
     )
     other = next((rows for is_chosen, rows in others if is_chosen), None)
     print("| half | wording | newer first | older marked | as of | in March | still first | wrong marks |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for half in tuple(other) if other else arguments.half or HALVES:
-        show = arguments.misses and (arguments.third or half == "seen")
+        show = arguments.misses and (arguments.third or arguments.fourth or half == "seen")
         counts = asyncio.run(measured(half, arguments.embedder, show, other))
         everything = Counts()
         for kind, each in counts.items():

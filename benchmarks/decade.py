@@ -31,7 +31,7 @@ from nacre import Agent, Inbound, tool
 from nacre.extensions.curation.consolidation import Consolidation
 from nacre.extensions.curation.edits import without_citation
 from nacre.memory.contracts.records import SearchHit
-from nacre.memory.files.sources.sources import attributed
+from nacre.memory.files.sources.attribution import attributed
 from nacre.runtime.contracts.inbound import Quoted
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
 from nacre.runtime.models.offline.model import OfflineModel

@@ -21,6 +21,7 @@ from nacre.bridges.access.people import People
 from nacre.bridges.answering.dispatch import Dispatcher
 from nacre.bridges.answering.turns import RunHere, TurnRunner
 from nacre.bridges.connections.connections import Connections
+from nacre.bridges.connections.sharing import MakeBridge, Sharing
 from nacre.bridges.connections.supervisor import BridgeStatus
 from nacre.bridges.contracts.bridge import Bridge, place_of
 from nacre.bridges.delivery.outgoing import parts_of
@@ -35,7 +36,7 @@ from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.hooks.hooks import around_delivery
 from nacre.runtime.ledger.file_ledger import ledger_file
-from nacre.runtime.ledger.ledger import Ledger, LedgerPlace
+from nacre.runtime.ledger.ledger import Ledger, LedgerPlace, SharedLedgerPlace
 from nacre.runtime.ledger.records import Along, OutboundPart, sendable
 from nacre.runtime.ledger.tables import LedgerTables
 from nacre.runtime.settings.config import USER_PREFIX
@@ -58,17 +59,18 @@ class Gateway:
         self,
         agents: BoundAgents,
         ledger: Ledger,
-        choices: Choices,
         *,
         now: Clock,
         new_id: NewId,
         runner: TurnRunner,
         sleep: Sleep,
+        make_bridge: MakeBridge | None = None,
     ) -> None:
         self.runner = runner
         self._agents = agents
         self._ledger = ledger
-        self._rules = SessionRules(choices, lambda: agents.settings)
+        self._choices = Choices(ledger)
+        self._rules = SessionRules(self._choices, lambda: agents.settings)
         self._gate = Gate(
             People(ledger, now=now),
             lambda: agents.settings,
@@ -91,9 +93,19 @@ class Gateway:
             self._rules,
             runner=runner,
             upcoming_lines=self._upcoming_lines,
+            bridge_elsewhere=lambda chat: self.sharing.unstarted((chat.channel, chat.account)),
             sleep=sleep,
         )
         self._receiving: set[asyncio.Task[None]] = set()
+        self.sharing = Sharing(
+            ledger,
+            self.connections,
+            make=make_bridge,
+            resume=self._resume,
+            is_busy=self.dispatcher.is_busy_with,
+            leave=self.dispatcher.queues.leave,
+            sleep=sleep,
+        )
 
     def _around(self, part: OutboundPart) -> AbstractAsyncContextManager[None]:
         agents, asker = self._agents, part.asker
@@ -113,11 +125,13 @@ class Gateway:
         new_id: NewId = random_id,
         runner: TurnRunner | None = None,
         sleep: Sleep = asyncio.sleep,
+        make_bridge: MakeBridge | None = None,
     ) -> Self:
         """Opens the ledger, resumes what an earlier program left unfinished, and starts the bridges.
 
         The ledger is a file in `state_dir` unless `ledger` is given. `now` is the owner's clock if omitted.
-        Without a `runner`, this process runs the turns.
+        Without a `runner`, this process runs the turns. With `make_bridge`, which makes the bridge of an
+        account anew, other programs may serve some of the accounts, if the ledger can be shared.
 
         Raises:
             LedgerUnusable: the ledger cannot be opened, another program uses it, or the state folder has a
@@ -126,16 +140,24 @@ class Gateway:
         """
         agents = agent if isinstance(agent, BoundAgents) else BoundAgents([agent], agent.settings)
         now = now or owner_clock(agents.settings.agent.user_timezone)
-        opened = await (ledger or ledger_file(Path(state_dir))).open(now=now, new_id=new_id)
+        place = ledger or ledger_file(Path(state_dir))
+        if make_bridge is not None and isinstance(place, SharedLedgerPlace):
+            opened = await place.open_shared(now=now, new_id=new_id)
+        else:
+            opened = await place.open(now=now, new_id=new_id)
         try:
-            choices = await Choices.load(opened)
             gateway = cls(
-                agents, opened, choices, now=now, new_id=new_id, runner=runner or RunHere(), sleep=sleep
+                agents,
+                opened,
+                now=now,
+                new_id=new_id,
+                runner=runner or RunHere(),
+                sleep=sleep,
+                make_bridge=make_bridge,
             )
             for bridge in bridges:
-                gateway.connections.add(bridge)
-            await gateway._resume()
-            await gateway.connections.start_all()
+                gateway.sharing.add(bridge)
+            gateway.sharing.keep(await gateway.sharing.look())
         except BaseException:
             await opened.close()
             raise
@@ -161,9 +183,8 @@ class Gateway:
         Raises:
             ValueError: a bridge with its channel and account exists.
         """
-        connection = self.connections.add(bridge)
-        await self._resume()
-        await self.connections.start(connection)
+        self.sharing.add(bridge)
+        await self.sharing.look()
 
     @property
     def tables(self) -> LedgerTables:
@@ -177,11 +198,11 @@ class Gateway:
     async def reach(self, asker: Inbound, agent_id: str) -> Reach:
         """Whether an agent can write to the chat of `asker` now.
 
-        `away` means that the bridge is missing, `refused` that the agent no longer exists or that the
-        sender's rights have changed.
+        `away` means that the bridge is missing, `elsewhere` that another program runs it, `refused` that the
+        agent no longer exists or that the sender's rights have changed.
         """
         if self.connections.find(asker) is None:
-            return "away"
+            return "away" if self.sharing.unstarted((asker.channel, asker.account)) is None else "elsewhere"
         exists = self._agents.by_id.get(agent_id) is not None
         return "open" if exists and await self._gate.is_still_allowed(asker) else "refused"
 
@@ -214,6 +235,7 @@ class Gateway:
 
         Messages that arrive meanwhile are stored. What is not done stays in the ledger for the next start.
         """
+        await self.sharing.close()
         await self.dispatcher.finish(turn_seconds)
         if not await self.connections.flush(FLUSH_SECONDS):
             log.info("not everything was sent; the next start sends the rest")
@@ -234,6 +256,7 @@ class Gateway:
         await self.close()
 
     async def _resume(self) -> None:
+        await self._choices.load()
         known = set(self.dispatcher.queues.numbers())
         for received in await self._ledger.open_messages():
             # A message whose bridge is missing waits until that is added.

@@ -55,7 +55,7 @@ class Server:
         agents: BoundAgents,
         gateway: Gateway,
         timekeeper: Timekeeper,
-        accounts: tuple[Account, ...],
+        accounts: dict[tuple[str, str], Account],
         notices: tuple[str, ...],
         now: Clock,
         closing: AsyncExitStack,
@@ -84,9 +84,7 @@ class Server:
         new_id: NewId = random_id,
         hide: HideSecrets = _hide_nothing,
     ) -> Self:
-        """Opens every agent and the ledger, and starts the bridges.
-
-        Before anything else, `hide` gets the accounts' passwords.
+        """Opens every agent and the ledger, and starts the bridges. First, `hide` gets the passwords.
 
         Raises:
             ConfigError: none of the channels in the settings can be used, or the settings are invalid.
@@ -106,6 +104,7 @@ class Server:
             runtime = await closing.enter_async_context(await opening)
             agents = await _open_agents(runtime, schedule_tools, config.settings, closing)
             runner = await closing.enter_async_context(_runner(config))
+            by_id = _served(found, bridges)
             gateway = await Gateway.open(
                 agents,
                 bridges,
@@ -114,6 +113,7 @@ class Server:
                 now=now,
                 new_id=new_id,
                 runner=runner,
+                make_bridge=lambda name: by_id[name].bridge(config.state_dir, now),
             )
             timetable = Timetable(gateway.tables, now=now)
             schedule_tools.open(timetable, gateway.dispatcher.current_message)
@@ -129,7 +129,7 @@ class Server:
             agents=agents,
             gateway=gateway,
             timekeeper=timekeeper,
-            accounts=_served(found, bridges),
+            accounts=by_id,
             notices=_without_repeats(*(notice for agent in agents for notice in agent.notices), *notices),
             now=now,
             closing=closing,
@@ -139,6 +139,16 @@ class Server:
     @property
     def statuses(self) -> tuple[BridgeStatus, ...]:
         return self._gateway.statuses
+
+    @property
+    def elsewhere(self) -> Mapping[tuple[str, str], str]:
+        """The accounts that other programs serve, and the names of these."""
+        return self._gateway.sharing.elsewhere
+
+    @property
+    def has_channels(self) -> bool:
+        """Whether there is an account to serve, here or in another program."""
+        return bool(self._accounts)
 
     @property
     def agent_ids(self) -> tuple[str, ...]:
@@ -158,7 +168,11 @@ class Server:
         counts = await self._gateway.tables.not_done()
         found: dict[str, float] = {f"messages_{state}": counts.get(state, 0) for state in STATES}
         found["bridges"] = len(self.statuses)
+        found["bridges_elsewhere"] = len(self.elsewhere)
         found["bridges_connected"] = sum(status.state == "connected" for status in self.statuses)
+        for each in self.statuses:
+            labels = f'channel="{each.channel}",account="{each.account}"'
+            found[f"bridge_connected{{{labels}}}"] = each.state == "connected"
         if self._config.settings.storage.workers:
             workers = load_workers(self._config.folders.storage, self._config.settings.plugins)
             at = await workers.figures(self._config)
@@ -182,7 +196,7 @@ class Server:
             )
             found = valid_channels(config)
             self._hide(found.secrets)
-            before = {account.id: account for account in self._accounts}
+            before = dict(self._accounts)
             after = {account.id: account for account in found.accounts}
             changed = [name for name in after if after[name] != before.get(name)]
             bridges = [after[name].bridge(config.state_dir, self._now) for name in changed]
@@ -190,12 +204,14 @@ class Server:
             return (f"The changed settings cannot be used, so the previous ones stay in effect: {error}",)
         removed = [name for name in before if name not in after or name in changed]
         for name in removed:
-            await self._gateway.connections.remove(name)
+            await self._gateway.sharing.remove(name)
         live = {name: getattr(config.settings, name) for name in LIVE_KEYS}
         self._agents.settings = self._agents.settings.model_copy(update=live)
+        self._accounts.clear()
+        self._accounts.update(after)
         for bridge in bridges:
             await self._gateway.add(bridge)
-        self._config, self._accounts = config, found.accounts
+        self._config = config
         started = [f"{bridge.channel}/{bridge.account}" for bridge in bridges]
         stopped = ["/".join(name) for name in removed if name not in after]
         return (
@@ -283,9 +299,9 @@ def _bridges_to_serve(found: Configured, config: Config, now: Clock) -> tuple[li
     return bridges, [*problems, *found.notices]
 
 
-def _served(found: Configured, bridges: Sequence[Bridge]) -> tuple[Account, ...]:
+def _served(found: Configured, bridges: Sequence[Bridge]) -> dict[tuple[str, str], Account]:
     ids = {(bridge.channel, bridge.account) for bridge in bridges}
-    return tuple(account for account in found.accounts if account.id in ids)
+    return {account.id: account for account in found.accounts if account.id in ids}
 
 
 def _make_bridges(found: Configured, config: Config, now: Clock) -> tuple[list[Bridge], list[str]]:

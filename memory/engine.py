@@ -158,6 +158,7 @@ class MemoryEngine(SyncedIndex):
         return replace(
             report,
             limited=days.sentence,
+            max_results=context.max_results,
             provider=embedder.provider if embedder else "none",
             model=embedder.model if embedder else "",
             fallback=fallback_of(self._plan.embedder),

@@ -21,7 +21,7 @@ from statistics import median, quantiles
 
 import httpx
 
-from benchmarks.beside.doors import free_port, running
+from benchmarks.beside.many_streams import free_port, running
 from benchmarks.beside.scale.processes import computed_seconds
 from benchmarks.beside.workers import running_worker
 from nacre import Agent
@@ -63,7 +63,7 @@ async def _measured(url: str, turns: int) -> None:
     async with AsyncExitStack() as stack:
         state_dir = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         port = free_port()
-        provide = (sys.executable, "-m", "benchmarks.beside.doors", "--provide", str(port))
+        provide = (sys.executable, "-m", "benchmarks.beside.many_streams", "--provide", str(port))
         pace = ("--tokens", "20", "--a-second", "1000")
         stack.enter_context(running((*provide, *pace), os.environ, port))
         write_settings(state_dir, _settings(port))

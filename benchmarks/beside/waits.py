@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
-from benchmarks.beside.doors import free_port, running
+from benchmarks.beside.many_streams import free_port, running
 from benchmarks.corpus import write_workspace
 from benchmarks.session import STAMP, write_session
 from nacre.runtime.contracts.ids import random_id
@@ -61,7 +61,7 @@ asyncio.run(main())"""
 OTHERS = (
     ("benchmarks.turn", "--history", "10", "--chats", "1", "--new", "60", "--turns", "30"),
     ("benchmarks.process.chats", "--chats", "1", "100", "1000", "--messages", "100"),
-    ("benchmarks.beside.doors",),
+    ("benchmarks.beside.many_streams",),
     ("benchmarks.index_speed", "--chunks", "10000", "--dimensions", "1536"),
 )
 
@@ -191,7 +191,7 @@ def measure(peers: Path | None, sessions: int, chunks: int, rounds: int) -> None
     environment = {**os.environ, "HOME": str(folder), "OPENAI_BASE_URL": url, "OPENAI_API_KEY": "k"}
     environment["PYTHONPYCACHEPREFIX"] = str(folder / "compiled")
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    this = (sys.executable, "-m", "benchmarks.beside.doors", "--provide", str(port))
+    this = (sys.executable, "-m", "benchmarks.beside.many_streams", "--provide", str(port))
     with running((*this, "--tokens", "20", "--a-second", "1000"), environment, port):
         measured = rows(folder, url, peers, shutil.which("rg"))
         for number in range(rounds + 1):

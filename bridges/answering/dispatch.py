@@ -16,6 +16,7 @@ from nacre.bridges.access.bindings import BoundAgents
 from nacre.bridges.access.gate import Gate
 from nacre.bridges.answering.turns import TurnRunner, Turns
 from nacre.bridges.connections.connections import Connections
+from nacre.bridges.contracts.bridge import Bridge
 from nacre.bridges.queueing.batches import COLLECTING, Steering, may_join, next_batch
 from nacre.bridges.queueing.session_rules import (
     CHOICE_COMMANDS,
@@ -30,7 +31,7 @@ from nacre.runtime.contracts.clock import Sleep
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.hooks.events import BeforeTool, Deny
 from nacre.runtime.hooks.hooks import around_answer
-from nacre.runtime.ledger.ledger import Ledger, told
+from nacre.runtime.ledger.ledger import AccountId, Ledger, told
 from nacre.runtime.ledger.records import Received
 from nacre.sessions.contracts.errors import SessionError
 
@@ -96,6 +97,14 @@ class SessionQueue:
     def clear(self) -> list[Received]:
         return self.take(len(self._waiting))
 
+    def has(self, account: AccountId) -> bool:
+        """Whether messages of an account wait or are being answered."""
+        return any(_account(received) == account for received in (*self.running, *self._waiting))
+
+    def forget(self, account: AccountId) -> None:
+        """Forgets the waiting messages of an account; the ledger has them."""
+        self._waiting = [received for received in self._waiting if _account(received) != account]
+
     async def close(self) -> None:
         """Cancels the task. The batch that it was answering stays open in the ledger."""
         if self.task is not None:
@@ -146,6 +155,10 @@ class SessionQueue:
             if left <= 0:
                 return
             await self._sleep(left)
+
+
+def _account(received: Received) -> AccountId:
+    return received.inbound.channel, received.inbound.account
 
 
 class SessionQueues:
@@ -212,6 +225,22 @@ class SessionQueues:
         queue = self._queues.get(key)
         return queue.clear() if queue is not None else []
 
+    def has(self, account: AccountId) -> bool:
+        """Whether messages of an account wait or are being answered."""
+        return any(queue.has(account) for queue in self._queues.values())
+
+    async def leave(self, account: AccountId, seconds: float) -> None:
+        """Forgets the messages of an account, but waits up to `seconds` for those that are being answered.
+
+        Those of other accounts may be forgotten with them.
+        """
+        for queue in self._queues.values():
+            queue.forget(account)
+        having = [queue for queue in self._queues.values() if queue.has(account)]
+        if having and seconds > 0:
+            await asyncio.wait([queue.task for queue in having if queue.task is not None], timeout=seconds)
+        await asyncio.gather(*(queue.close() for queue in having if queue.has(account)))
+
     async def finish(self, seconds: float) -> None:
         """Starts no further batch and waits up to `seconds` for those that run."""
         for queue in list(self._queues.values()):
@@ -261,6 +290,7 @@ class Dispatcher:
         *,
         runner: TurnRunner,
         upcoming_lines: UpcomingLines,
+        bridge_elsewhere: Callable[[Inbound], Bridge | None],
         sleep: Sleep,
     ) -> None:
         self._agents = agents
@@ -296,6 +326,7 @@ class Dispatcher:
             runner=runner,
             agent_of=self._agent_of,
             connection_of=connections.find,
+            bridge_elsewhere=bridge_elsewhere,
             is_stopped=lambda key: key in self._stopped,
             is_allowed=gate.is_still_allowed,
             steering=self._steering,
@@ -309,6 +340,10 @@ class Dispatcher:
 
     def is_busy_in(self, session_key: str) -> bool:
         return bool(self.queues.running(session_key) or self.queues.depth(session_key))
+
+    def is_busy_with(self, account: AccountId) -> bool:
+        """Whether anything of an account may be in progress."""
+        return bool(self._tasks) or self.queues.has(account)
 
     def current_message(self, session_key: str) -> Inbound | None:
         running = self.queues.running(session_key)

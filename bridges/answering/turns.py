@@ -213,8 +213,9 @@ class TurnLeftOpen(BridgeError):
 class Turns:
     """Answers batches of messages.
 
-    `agent_of` and `connection_of` give the agent and the connection for a message. `is_stopped` tells whether
-    a session was stopped, and `is_allowed` whether a sender may still have an answer.
+    `agent_of` and `connection_of` give the agent and the connection for a message, `bridge_elsewhere` a
+    bridge that another program runs. `is_stopped` tells whether a session was stopped, and `is_allowed`
+    whether a sender may still have an answer.
     """
 
     def __init__(
@@ -224,6 +225,7 @@ class Turns:
         runner: TurnRunner,
         agent_of: Callable[[Received], Agent],
         connection_of: Callable[[Inbound], Connection | None],
+        bridge_elsewhere: Callable[[Inbound], Bridge | None],
         is_stopped: Callable[[str], bool],
         is_allowed: Callable[[Inbound], Awaitable[bool]],
         steering: Steering,
@@ -233,6 +235,7 @@ class Turns:
         self._runner = runner
         self._agent_of = agent_of
         self._connection_of = connection_of
+        self._bridge_elsewhere = bridge_elsewhere
         self._is_stopped = is_stopped
         self._is_allowed = is_allowed
         self._steering = steering
@@ -310,7 +313,7 @@ class Turns:
             if not is_unreachable or inbound.trigger or waited_seconds >= UNREACHABLE_SECONDS:
                 return outcome
             if not waited_seconds and inbound.chat_kind == "direct":
-                await self._notify(self._connection(inbound), inbound, UNREACHABLE)
+                await self._notify(inbound, UNREACHABLE)
             log.warning("%s waits %.0f s for its provider", batch[0].session_key, delay_seconds)
             await self._sleep(delay_seconds)
             if self._is_stopped(batch[0].session_key):
@@ -320,10 +323,17 @@ class Turns:
             joined_by = tuple(dict.fromkeys((*inbound.joined_by, *self._steering.candidate_ids(batch))))
             inbound = replace(inbound, redelivered=True, joined_by=joined_by)
 
-    async def _notify(self, connection: Connection, chat: Inbound, text: str) -> None:
+    async def _notify(self, chat: Inbound, text: str) -> bool:
+        """Tells a chat something; another program sends it if it runs the bridge. `False` if nobody does."""
+        connection = self._connection_of(chat)
+        bridge = self._bridge_elsewhere(chat) if connection is None else connection.bridge
+        if bridge is None:
+            return False
         place = replace(chat, text="", attachments=(), quoted=())
-        await self._ledger.tell(place, parts_of(text, connection.bridge.capabilities))
-        connection.outgoing.notify(chat.chat_id)
+        await self._ledger.tell(place, parts_of(text, bridge.capabilities))
+        if connection is not None:
+            connection.outgoing.notify(chat.chat_id)
+        return True
 
     async def _run(self, batch: Sequence[Received], inbound: Inbound, read_ids: set[str]) -> Event | None:
         """Runs a turn and returns its last event. Adds the ids of messages that joined it to `read_ids`."""
@@ -368,8 +378,7 @@ class Turns:
         is_here = inbound.is_owner is True and inbound.chat_kind == "direct"
         chats = (inbound,) if is_here else await self._ledger.owner_chats(agent_id)
         for chat in chats:
-            if (connection := self._connection_of(chat)) is not None:
-                await self._notify(connection, chat, _question(asked))
+            if await self._notify(chat, _question(asked)):
                 return
         log.warning(
             "the call %s of %s waits for approval, but the owner has no private chat here in which to ask",
@@ -427,6 +436,9 @@ class TurnRunner(Protocol):
         turn ends with its reader.
         """
 
+    async def admit(self, agent: Agent, inbound: Inbound) -> None:
+        """Raises an `AgentError` if the message of a client would be refused now."""
+
     def limited(self, agent: Agent, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
         """The events of what is no turn, such as a question to the model alone, within the agent's limits."""
 
@@ -450,6 +462,9 @@ class RunHere:
 
     def stream(self, agent: Agent, inbound: Inbound) -> AsyncGenerator[Event, None]:
         return agent.stream(inbound)
+
+    async def admit(self, agent: Agent, inbound: Inbound) -> None:
+        """Refuses nothing."""
 
     def limited(self, agent: Agent, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:  # noqa: ARG002 - there are none
         return events

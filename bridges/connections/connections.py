@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Mapping
 
 from nacre.bridges.connections.supervisor import BridgeStatus, Supervisor
 from nacre.bridges.contracts.bridge import Bridge, Place
@@ -12,10 +11,7 @@ from nacre.bridges.delivery.outgoing import Around, MaySend, Outgoing
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Sleep
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.ledger.ledger import Ledger
-
-AccountId: TypeAlias = tuple[str, str]
-"""Channel and account."""
+from nacre.runtime.ledger.ledger import AccountId, Ledger
 
 
 class Connection(Record):
@@ -94,16 +90,16 @@ class Connections:
         await connection.outgoing.resume()
         connection.supervisor.start()
 
-    async def start_all(self) -> None:
-        """Starts every bridge."""
-        for connection in self._here.values():
-            await self.start(connection)
-
     async def remove(self, name: AccountId) -> None:
         """Stops and removes a bridge."""
         connection = self._here.pop(name, None)
         if connection is not None:
             await connection.stop()
+
+    @property
+    def by_account(self) -> Mapping[AccountId, Connection]:
+        """The connections of the accounts that have a bridge here, as they are now."""
+        return dict(self._here)
 
     def find(self, place: Place | Inbound) -> Connection | None:
         """The connection for a place; `None` if its bridge is missing."""

@@ -157,9 +157,13 @@ def next_wait_seconds(wait_seconds: float) -> float:
 
 
 class SavedStatus(Record):
-    """The status of a bridge when it last changed, and when the bridge is restarted if it waits for that."""
+    """The status of a bridge when it last changed, and when the bridge is restarted if it waits for that.
+
+    `holder` names the program that runs it, where there are several.
+    """
 
     status: BridgeStatus
+    holder: str
     since: datetime | None
     next_try: datetime | None
 
@@ -195,6 +199,7 @@ async def saved_statuses(tables: LedgerTables, now: Clock) -> tuple[SavedStatus,
                 problem=row.problem,
                 restarts=row.restarts,
             ),
+            holder=row.holder,
             since=stored_moment(row.since_ms, zone),
             next_try=stored_moment(row.next_try_ms, zone),
         )

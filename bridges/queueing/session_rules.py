@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal, Self, TypeAlias
+from typing import Literal, TypeAlias
 
 from nacre.record import Record
 from nacre.runtime.contracts.inbound import Inbound
@@ -98,16 +98,15 @@ def may_stop(inbound: Inbound) -> bool:
 
 
 class Choices:
-    """What was chosen for single sessions by commands: read once from the ledger, then written through."""
+    """What was chosen for single sessions by commands: read from the ledger, then written through."""
 
-    def __init__(self, tables: LedgerTables, known: dict[tuple[str, str], str]) -> None:
+    def __init__(self, tables: LedgerTables) -> None:
         self._tables = tables
-        self._known = known
+        self._known: dict[tuple[str, str], str] = {}
 
-    @classmethod
-    async def load(cls, tables: LedgerTables) -> Self:
-        """Reads the choices of all sessions."""
-        return cls(tables, dict(await tables.choices()))
+    async def load(self) -> None:
+        """Reads the choices of all sessions, which another program may have changed."""
+        self._known = dict(await self._tables.choices())
 
     def get(self, session_key: str, name: ChoiceName) -> str:
         """A session's choice; empty if there is none."""

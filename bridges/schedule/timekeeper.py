@@ -36,8 +36,9 @@ LATE_SECONDS = 300.0
 SHOWN_CHARS = 160
 _LATE = ", late: the program was not running then"
 
-Reach: TypeAlias = Literal["open", "away", "refused"]
-"""Whether a chat can be written to: yes, not while its bridge is missing, or not with the sender's rights."""
+Reach: TypeAlias = Literal["open", "away", "elsewhere", "refused"]
+"""Whether a chat can be written to: yes, not while its bridge is missing, by another program that runs the
+bridge, or not with the sender's rights."""
 
 
 class Chats(Protocol):
@@ -88,7 +89,10 @@ class Timekeeper:
             except JobChanged:
                 log.info("the job %s was changed while it was due", job.id)
         for agent in self._agents:
-            await self._run_heartbeat(agent)
+            try:
+                await self._run_heartbeat(agent)
+            except JobChanged as error:
+                log.info("%s", error)
 
     async def _run(self) -> None:
         is_aligned = False
@@ -110,8 +114,8 @@ class Timekeeper:
         now, due = self._now(), job.due
         assert due is not None, "it is due"
         reach = await self._chats.reach(job.asker, job.agent_id)
-        if reach == "away":
-            return  # it runs, late, when the bridge is back
+        if reach in ("away", "elsewhere"):
+            return  # it runs, late, when the bridge is back; or the other program runs it
         is_late = (now - due).total_seconds() > LATE_SECONDS
         following = _following(job, now if is_late else due)
         if reach == "refused":
@@ -137,17 +141,20 @@ class Timekeeper:
         settings, now = agent.settings.agent.heartbeat, self._now()
         if not settings.every_seconds:
             return
-        due = next_heartbeat(settings, await self._timetable.last_heartbeat(agent.id))
+        last = await self._timetable.last_heartbeat(agent.id)
+        due = next_heartbeat(settings, last)
         if due is None or due.astimezone(UTC) > now.astimezone(UTC):
             return
         if not is_active(settings.active_hours, now):
             return
         for chat in await self._timetable.tables.owner_chats(agent.id, target=settings.target):
-            if await self._chats.reach(chat, agent.id) != "open":
+            reach = await self._chats.reach(chat, agent.id)
+            if reach in ("away", "refused"):
                 continue
-            if not self._chats.is_busy_in(chat, agent.id):
+            if reach == "open" and not self._chats.is_busy_in(chat, agent.id):
                 inbound = replace(chat, message_id=f"heartbeat-{epoch_ms(now)}", trigger="heartbeat")
-                await self._chats.submit(inbound, agent.id, along=self._timetable.heartbeat_done(agent.id))
+                done = self._timetable.heartbeat_done(agent.id, last)
+                await self._chats.submit(inbound, agent.id, along=done)
             return
 
 

@@ -108,9 +108,9 @@ class Timetable:
         """The time of an agent's last heartbeat. An agent that never had one starts now."""
         return self._moment(await self._rows.last_beat_ms(agent_id, epoch_ms(self._now())))
 
-    def heartbeat_done(self, agent_id: str) -> Beaten:
-        """The row that records a heartbeat of an agent now."""
-        return Beaten(agent_id=agent_id, at_ms=epoch_ms(self._now()))
+    def heartbeat_done(self, agent_id: str, last: datetime) -> Beaten:
+        """The row that records a heartbeat of an agent now, unless there was one since `last`."""
+        return Beaten(agent_id=agent_id, at_ms=epoch_ms(self._now()), before_ms=epoch_ms(last))
 
     def _read(self, rows: tuple[StoredJob, ...]) -> tuple[Job, ...]:
         return tuple(

@@ -74,7 +74,8 @@ async def _search_and_print(
 
     sources: LinesOfHits = {}
     if report.hits:
-        from nacre.memory.files.sources.sources import Sources, attributed
+        from nacre.memory.files.sources.attribution import attributed
+        from nacre.memory.files.sources.sources import Sources
         from nacre.runtime.storage.storage import storage_of
 
         kept = Sources(storage_of(voice).workspace())

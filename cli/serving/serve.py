@@ -100,13 +100,15 @@ async def _serve(invocation: Invocation, asked: asyncio.Event, *, is_standby: bo
         return
     try:
         invocation.warn(*server.notices)
-        if not server.statuses and invocation.config.settings.http.port is None:
+        if not server.has_channels and invocation.config.settings.http.port is None:
             invocation.warn(
                 "There is no channel and no page, so nobody is answered. `nacre init` adds Telegram, "
                 "`nacre config set http.port 8700` a page for the browser."
             )
         invocation.say(f"Agents: {', '.join(server.agent_ids)}.")
         invocation.say(*(f"Serving {status.channel} ({status.account})." for status in server.statuses))
+        others = server.elsewhere.items()
+        invocation.say(*(f"{holder} serves {channel} ({account})." for (channel, account), holder in others))
         async with AsyncExitStack() as services:
             hosts = _hosts(invocation)
             serving = _serving(invocation, server, hosts)
@@ -156,7 +158,7 @@ def _serving(invocation: Invocation, server: Server, hosts: Sequence[ExtensionHo
         agents=server.agents,
         runner=server.runner,
         http_mounts=[make for host in hosts for make in host.http_mounts],
-        has_channels=bool(server.statuses),
+        has_channels=server.has_channels,
         figures=partial(_figures, server),
         say=invocation.say,
         warn=invocation.warn,

@@ -127,7 +127,8 @@ def _line(kept: SavedStatus, *, is_running: bool) -> str:
     since = f" since {kept.since:%Y-%m-%d %H:%M}" if kept.since is not None else ""
     again = f"; tried again at {kept.next_try:%H:%M:%S}" if kept.next_try is not None and is_running else ""
     was = "" if is_running else "last: "
-    return one_line(f"{was}{kept.status.line}{since}{again}")
+    by = f" by {kept.holder}" if kept.holder and is_running else ""
+    return one_line(f"{was}{kept.status.line}{since}{by}{again}")
 
 
 def _json(kept: SavedStatus) -> dict[str, Any]:
@@ -136,6 +137,7 @@ def _json(kept: SavedStatus) -> dict[str, Any]:
         "channel": status.channel,
         "accountId": status.account,
         "state": status.state,
+        "servedBy": kept.holder or None,
         "problem": status.problem or None,
         "restarts": status.restarts,
         "since": kept.since.isoformat() if kept.since is not None else None,

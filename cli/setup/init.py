@@ -95,14 +95,13 @@ class Chosen(Record):
     fallbacks: tuple[Chosen, ...] = ()
 
 
-def set_up_by_itself(invocation: Invocation, flags: Flags) -> Chosen:
-    """Takes the model that the run names, or the first one found that answers, and writes it down.
+def chosen_by_itself(invocation: Invocation, flags: Flags) -> Chosen:
+    """The model that the run names, or the first one found that answers.
 
-    With an address in `flags` it is a model of that server, the named one or the first. What the run names
-    replaces the model of the settings once it has answered.
+    With an address in `flags` it is a model of that server, the named one or the first.
 
     Raises:
-        ConfigError: the settings cannot be changed.
+        ConfigError: no server of models answers at the address.
     """
     config = invocation.config
     if flags.model_name in OFFLINE_NAMES:
@@ -121,9 +120,7 @@ def set_up_by_itself(invocation: Invocation, flags: Flags) -> Chosen:
         chosen = Chosen(model_name=model_name, base_url=base_url, key=flags.key)
         chosen = replace(chosen, trial=_tried(invocation, chosen, asks=False))
         if chosen.trial and not chosen.trial.problem:
-            fallbacks = tuple(Chosen(model_name=name) for name in flags.fallbacks)
-            _keep(invocation, replace(chosen, fallbacks=fallbacks), time_zone="")
-            return chosen
+            return replace(chosen, fallbacks=tuple(Chosen(model_name=name) for name in flags.fallbacks))
     return replace(chosen, model_name=named)
 
 
@@ -172,7 +169,7 @@ def set_up_with_questions(invocation: Invocation, workspace: Workspace, flags: F
             asyncio.run(keep_name(workspace, name))
         if not config.settings.agent.user_timezone:
             time_zone = ask_time_zone(str(owner_zone(None)))
-    chosen = set_up_by_itself(invocation, flags) if flags.name_model else Chosen()
+    chosen = chosen_by_itself(invocation, flags) if flags.name_model else Chosen()
     kept = config.settings.agent.model.primary.strip()
     if chosen.trial is None or chosen.trial.problem:
         chosen = _asked(invocation, kept) if not kept or ask_whether_to_change(kept) else Chosen()
@@ -638,9 +635,12 @@ def _set_up(
         return None
     if flags.telegram_token:
         _keep_telegram(invocation, flags.telegram_token)
-    if asks_nothing:
-        return set_up_by_itself(invocation, flags)
-    return set_up_with_questions(invocation, workspace, flags)
+    if not asks_nothing:
+        return set_up_with_questions(invocation, workspace, flags)
+    chosen = chosen_by_itself(invocation, flags)
+    if chosen.trial and not chosen.trial.problem:  # a model that has not answered replaces none
+        _keep(invocation, chosen, time_zone="")
+    return chosen
 
 
 def _lines(

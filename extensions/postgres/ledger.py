@@ -25,6 +25,7 @@ from nacre.runtime.ledger.records import (
     MOST_KEPT_IDS,
     Along,
     LedgerUnusable,
+    OutboundPart,
     Received,
     Who,
     asker_to_json,
@@ -41,16 +42,24 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NOT_HELD = "NA001"
-"""The `sqlstate` of the error that `ledger_is_held` raises."""
+"""The `sqlstate` of the error that `ledger_is_held` and `account_is_held` raise."""
+_OF_ACCOUNT = (statements.RECEIVE, statements.PUT_CURSOR)
+"""Statements of an account within a transaction, besides parts that belong to a turn."""
 
 
 class PostgresRows:
-    """Implements `LedgerRows` for one agent. The `fence` locks out programs that served earlier."""
+    """Implements `LedgerRows` for one agent. The `fence` locks out programs that served earlier.
 
-    def __init__(self, database: Database, agent: str, *, fence: int | None = None) -> None:
+    With a `process`, several programs share the ledger, and each writes for accounts that it holds.
+    """
+
+    def __init__(
+        self, database: Database, agent: str, *, fence: int | None = None, process: int | None = None
+    ) -> None:
         self._database = database
         self._agent = agent
         self._fence = fence
+        self._process = process
         self._is_closed = False
 
     async def close(self) -> None:
@@ -68,7 +77,7 @@ class PostgresRows:
     async def run(self, statement: str, durable: bool = True, /, **values: object) -> list[Any]:  # noqa: ARG002 - each commit is
         """Runs one statement and returns its rows. Raises `LedgerUnusable`."""
         if statement in statements.FENCED:
-            fenced = statements.FENCED[statement]
+            fenced = (statements.FENCED if self._process is None else statements.SHARED)[statement]
             return await self._tried(
                 self._database.single, lambda run: run(fenced, **values, ledger_fence=self._fence)
             )
@@ -82,6 +91,14 @@ class PostgresRows:
         """
 
         def fenced(run: Run) -> T:
+            def checked(statement: str, /, **values: object) -> list[Any]:
+                if statement in _OF_ACCOUNT or (statement == statements.PUT_PART and values["turn"]):
+                    account = {name: values[name] for name in ("channel", "account")}
+                    run(statements.ACCOUNT_IS_HELD, **account, ledger_fence=self._fence)
+                return run(statement, **values)
+
+            if self._process is not None:
+                return work(checked)
             if self._fence is not None:
                 run(statements.IS_HELD, fence=self._fence)
             return work(run)
@@ -95,7 +112,8 @@ class PostgresRows:
         def whole(connection: Connection) -> T:
             def run(statement: str, /, **values: object) -> list[Any]:
                 kept = {name: _kept(value) for name, value in values.items()}
-                found = connection.execute(statement.encode(), {"agent": self._agent, **kept})
+                own = {"agent": self._agent, "ledger_process": self._process}
+                found = connection.execute(statement.encode(), {**own, **kept})
                 return found.fetchall() if found.description is not None else []
 
             return work(run)
@@ -119,6 +137,11 @@ def _kept(value: object) -> object:
     return value.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(value, str) else value
 
 
+def holder_name() -> str:
+    """The name of this program, by which others tell who serves."""
+    return f"{socket.gethostname()}, process {os.getpid()}"
+
+
 RELEASE_SECONDS = 2.0
 """The longest wait at the end for an unreachable database; the ledger becomes free by silence, too."""
 
@@ -135,22 +158,26 @@ class Holding:
         database.process.ledgers.add(agent)
 
     @classmethod
-    async def taken(cls, database: Database, agent: str, *, ledger_id: str = "") -> Self:
+    async def taken(
+        cls, database: Database, agent: str, *, ledger_id: str = "", is_shared: bool = False
+    ) -> Self:
         """Takes the ledger, also from a process that has been silent for too long.
+
+        If it `is_shared`, joins the programs that share it instead, if there are any.
 
         Raises:
             LedgerUnusable: the database cannot be used, or another program holds the ledger.
         """
         rows, process, seen = PostgresRows(database, agent), database.process, "-infinity"
-        holder = f"{socket.gethostname()}, process {os.getpid()}"
-        values = {"ledger_id": ledger_id, "holder": holder, "process": process.number}
+        values = {"ledger_id": ledger_id, "holder": holder_name(), "process": process.number}
         while True:
             try:
                 await process.beat()
             except DatabaseError as error:
                 raise LedgerUnusable(str(error)) from error
             if agent not in process.ledgers:
-                for found, fence in await rows.run(statements.HOLD, **values, seen=seen):
+                joined = await rows.run(statements.JOIN_OTHERS, **values) if is_shared else []
+                for found, fence in joined or await rows.run(statements.HOLD, **values, seen=seen):
                     return cls(database, agent, ledger_id=found, fence=fence)
             [(name, alive_until, left)] = await rows.read(statements.ALIVE)
             if alive_until is None or alive_until != seen != "-infinity":
@@ -163,14 +190,16 @@ class Holding:
             await asyncio.sleep(beat if seen == "-infinity" else min(abs(left), beat))
             seen = alive_until
 
-    async def release(self) -> None:
-        """Releases the ledger."""
+    async def release(self, *before: str) -> None:
+        """Releases the ledger, with the statements `before` in the same transaction."""
         self._keeping.cancel()
         self._database.process.ledgers.discard(self._agent)
         rows, process = PostgresRows(self._database, self._agent), self._database.process.number
         with suppress(LedgerUnusable, TimeoutError):
             async with asyncio.timeout(RELEASE_SECONDS):
-                await rows.run(statements.RELEASE, process=process)
+                await rows.write(
+                    lambda run: [run(each, process=process) for each in (*before, statements.RELEASE)]
+                )
 
 
 ROLE_SECONDS = 1.0
@@ -223,6 +252,7 @@ class PostgresLedger(Ledger):
     """The ledger of an agent. Open it with `open`."""
 
     _holding: Holding | None = None
+    _release_first: tuple[str, ...] = ()
     _process: Process
     _receipts: Iterator[int]
     """Begins with the number that the process drew, so that no two calls of any have the same."""
@@ -248,10 +278,14 @@ class PostgresLedger(Ledger):
         except BaseException:
             await holding.release()
             raise
+        return cls._held(holding, fenced, database.process, now)
+
+    @classmethod
+    def _held(cls, holding: Holding, fenced: PostgresRows, process: Process, now: Clock) -> Self:
         ledger = cls(fenced, statements, now=now, ledger_id=holding.ledger_id)
         ledger.people = KeptPeople(fenced, statements)
-        ledger._process = database.process
-        ledger._receipts = count(database.process.number)
+        ledger._process = process
+        ledger._receipts = count(process.number)
         ledger._holding = holding
         return ledger
 
@@ -305,12 +339,12 @@ class PostgresLedger(Ledger):
         place: Place,
         texts: Sequence[str],
         *,
-        sends: bool = False,  # noqa: ARG002 - the statement would not be idempotent
-    ) -> None:
-        """Stores the end of a turn with one idempotent statement. All parts wait to be sent."""
+        sends: bool = False,
+    ) -> OutboundPart | None:
+        """Stores the end of a turn with one idempotent statement, which may record that it `sends`."""
         last = batch[-1].inbound
-        await self.rows.run(
-            statements.FINISH_ALL,
+        [(number, *_)] = await self.rows.run(
+            statements.FINISH_AND_SEND if sends else statements.FINISH_ALL,
             numbers=[received.number for received in batch],
             turn=batch[0].number,
             channel=place.channel,
@@ -323,13 +357,14 @@ class PostgresLedger(Ledger):
             kept_in=list(chat_of(last)),
             most=MOST_KEPT_IDS,
         )
+        return self.outbox.new_part(number, place, texts[0], last) if sends and number else None
 
     async def close(self) -> None:
         """Stops accepting work and releases the ledger. May be called twice."""
         await super().close()
         holding, self._holding = self._holding, None
         if holding is not None:
-            await holding.release()
+            await holding.release(*self._release_first)
 
 
 NUMBERED = ("inbound", "outbound")

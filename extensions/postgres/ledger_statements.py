@@ -31,6 +31,78 @@ or which this process already holds."""
 RELEASE = """
 UPDATE ledger_holders SET process = NULL WHERE agent = %(agent)s AND process = %(process)s
 """
+
+JOIN_OTHERS = """
+INSERT INTO ledger_gateways (agent, process, holder)
+SELECT agent, %(process)s, %(holder)s FROM ledger_holders AS held WHERE agent = %(agent)s AND EXISTS (
+    SELECT FROM ledger_gateways AS other WHERE other.agent = held.agent AND other.process = held.process)
+ON CONFLICT (agent, process) DO UPDATE SET holder = EXCLUDED.holder
+RETURNING (SELECT ledger_id FROM ledger_holders AS held WHERE held.agent = %(agent)s),
+    (SELECT fence FROM ledger_holders AS held WHERE held.agent = %(agent)s)
+"""
+"""Joins the programs that share a ledger, if one of them holds it, alive or not."""
+ENTER = """
+WITH gone AS (
+    DELETE FROM ledger_gateways WHERE agent = %(agent)s AND process <> %(process)s
+        AND NOT EXISTS (SELECT FROM processes WHERE number = process)
+)
+INSERT INTO ledger_gateways (agent, process, holder, wanted)
+VALUES (%(agent)s, %(process)s, %(holder)s, %(wanted)s)
+ON CONFLICT (agent, process) DO UPDATE SET wanted = EXCLUDED.wanted
+"""
+"""Says which accounts a program would serve, written as `channel/account`."""
+GATEWAYS = """
+SELECT each.process, coalesce(gateway.holder, ''), coalesce(gateway.wanted, '{}'),
+    ARRAY(SELECT channel || '/' || account FROM ledger_accounts
+        WHERE agent = %(agent)s AND process = each.process),
+    alive_until::text, extract(epoch FROM nullif(alive_until, '-infinity') - clock_timestamp())::float8,
+    each.process = held.process,
+    ARRAY(SELECT channel || '/' || account FROM ledger_accounts AS mine
+        WHERE agent = %(agent)s AND process = each.process AND process = %(process)s AND EXISTS (
+            SELECT FROM ledger_outbound AS part WHERE part.agent = %(agent)s AND part.channel = mine.channel
+                AND part.account = mine.account AND state IN ('pending', 'unsure')))
+FROM ledger_holders AS held CROSS JOIN (
+    SELECT process FROM ledger_gateways WHERE agent = %(agent)s
+    UNION SELECT process FROM ledger_accounts WHERE agent = %(agent)s AND process IS NOT NULL) AS each
+LEFT JOIN ledger_gateways AS gateway ON gateway.agent = %(agent)s AND gateway.process = each.process
+LEFT JOIN processes ON number = each.process
+WHERE held.agent = %(agent)s AND held.fence = %(fence)s
+"""
+"""All programs that share a ledger or hold an account, and the accounts of the reader with unsent parts."""
+LEAD = """
+UPDATE ledger_holders SET process = %(process)s, holder = %(holder)s
+WHERE agent = %(agent)s AND fence = %(fence)s AND NOT EXISTS (
+    SELECT FROM processes WHERE number = ledger_holders.process AND alive_until > clock_timestamp())
+"""
+TAKE = """
+INSERT INTO ledger_accounts AS held (agent, channel, account, process)
+VALUES (%(agent)s, %(channel)s, %(account)s, %(process)s)
+ON CONFLICT (agent, channel, account) DO UPDATE SET process = EXCLUDED.process
+WHERE held.process IS NOT DISTINCT FROM %(before)s::bigint OR held.process = EXCLUDED.process
+RETURNING 1
+"""
+"""Takes an account from a program that was silent, or from nobody, unless another one was faster."""
+UNSURE_OF_ACCOUNT = """
+UPDATE ledger_outbound SET state = 'unsure' WHERE agent = %(agent)s AND channel = %(channel)s
+    AND account = %(account)s AND state = 'sending'
+"""
+GIVE_UP = """
+UPDATE ledger_accounts SET process = NULL
+WHERE agent = %(agent)s AND channel = %(channel)s AND account = %(account)s AND process = %(process)s
+"""
+GIVE_UP_ALL = "UPDATE ledger_accounts SET process = NULL WHERE agent = %(agent)s AND process = %(process)s"
+LEAVE_GATEWAYS = "DELETE FROM ledger_gateways WHERE agent = %(agent)s AND process = %(process)s"
+LEAD_ANOTHER = """
+UPDATE ledger_holders SET (process, holder) = (
+    SELECT process, gateway.holder FROM ledger_gateways AS gateway JOIN processes ON number = process
+    WHERE agent = %(agent)s AND process <> %(process)s AND alive_until > clock_timestamp() LIMIT 1)
+WHERE agent = %(agent)s AND process = %(process)s AND EXISTS (
+    SELECT FROM ledger_gateways AS gateway JOIN processes ON number = process
+    WHERE agent = %(agent)s AND process <> %(process)s AND alive_until > clock_timestamp())
+"""
+ACCOUNT_IS_HELD = """
+SELECT account_is_held(%(agent)s, %(ledger_fence)s, %(ledger_process)s, %(channel)s, %(account)s)
+"""
 HOLDER = "SELECT holder FROM ledger_holders WHERE agent = %(agent)s AND ledger_id <> ''"
 ALIVE = """
 SELECT holder, alive_until::text,
@@ -38,8 +110,9 @@ SELECT holder, alive_until::text,
 FROM ledger_holders LEFT JOIN processes ON processes.number = process WHERE agent = %(agent)s
 """
 IS_SERVED = f"""{_OLD_LOCK} UNION ALL
-SELECT 1 FROM ledger_holders JOIN processes ON processes.number = process
-WHERE agent = %(agent)s AND alive_until > clock_timestamp()
+SELECT 1 FROM processes WHERE alive_until > clock_timestamp() AND number IN (
+    SELECT process FROM ledger_holders WHERE agent = %(agent)s
+    UNION SELECT process FROM ledger_gateways WHERE agent = %(agent)s)
 """
 MARKS = "SELECT ledger_id, copied FROM ledger_holders WHERE agent = %(agent)s"
 PUT_MARKS = """
@@ -96,6 +169,10 @@ SELECT ledger_finish(%(agent)s, %(ledger_fence)s, %(numbers)s::bigint[], %(turn)
     %(chat_id)s, %(thread_id)s, %(answers)s, %(asker)s, %(texts)s::text[], %(kept_in)s::text[], %(most)s::int)
 """
 """Stores the end of a turn in one statement."""
+FINISH_AND_SEND = f"""
+SELECT ledger_send_first(%(agent)s, %(turn)s, %(channel)s, %(account)s, %(chat_id)s, ({FINISH_ALL}))
+"""
+"""The same, and records that the first part is about to be sent. Returns its number."""
 OPEN_MESSAGES = """
 SELECT number, session_key, body, turn, state = 'running', attempts, answered_by, joined FROM ledger_inbound
 WHERE agent = %(agent)s AND state IN ('waiting', 'running') ORDER BY number
@@ -256,14 +333,24 @@ OWNER_CHATS = """
 SELECT inbound FROM ledger_owner_chats
 WHERE agent = %(agent)s AND answered_by = %(answered_by)s ORDER BY at_ms DESC
 """
-FORGET_BRIDGES = "DELETE FROM ledger_bridges WHERE agent = %(agent)s"
+FORGET_BRIDGES = """
+DELETE FROM ledger_bridges AS bridge WHERE agent = %(agent)s AND NOT EXISTS (
+    SELECT FROM ledger_accounts AS held JOIN processes ON number = process
+    WHERE held.agent = %(agent)s AND held.channel = bridge.channel AND held.account = bridge.account
+        AND process IS DISTINCT FROM %(ledger_process)s::bigint AND alive_until > clock_timestamp())
+"""
+"""All but those of accounts that other programs hold."""
 PUT_BRIDGE = """
 INSERT INTO ledger_bridges (agent, channel, account, state, problem, restarts, since_ms, next_try_ms)
 VALUES (%(agent)s, %(channel)s, %(account)s, %(state)s, %(problem)s, %(restarts)s, %(since_ms)s,
     %(next_try_ms)s)
+ON CONFLICT (agent, channel, account) DO NOTHING
 """
 BRIDGES = """
-SELECT channel, account, state, problem, restarts, since_ms, next_try_ms FROM ledger_bridges
+SELECT channel, account, state, problem, restarts, since_ms, next_try_ms, coalesce((
+    SELECT holder FROM ledger_accounts AS held JOIN ledger_gateways AS gateway USING (agent, process)
+    WHERE agent = %(agent)s AND held.channel = bridge.channel AND held.account = bridge.account), '')
+FROM ledger_bridges AS bridge
 WHERE agent = %(agent)s ORDER BY channel COLLATE "C", account COLLATE "C"
 """
 
@@ -293,8 +380,8 @@ INSERT INTO ledger_heartbeats (agent, answered_by, at_ms) VALUES (%(agent)s, %(a
 ON CONFLICT DO NOTHING
 """
 BEATEN = """
-INSERT INTO ledger_heartbeats (agent, answered_by, at_ms) VALUES (%(agent)s, %(answered_by)s, %(at_ms)s)
-ON CONFLICT (agent, answered_by) DO UPDATE SET at_ms = EXCLUDED.at_ms
+UPDATE ledger_heartbeats SET at_ms = %(at_ms)s
+WHERE agent = %(agent)s AND answered_by = %(answered_by)s AND at_ms = %(before_ms)s RETURNING 1
 """
 LAST_BEAT = """
 SELECT at_ms FROM ledger_heartbeats WHERE agent = %(agent)s AND answered_by = %(answered_by)s
@@ -307,6 +394,24 @@ FENCED = {
         "WHERE agent = %(agent)s", "WHERE agent = %(agent)s AND ledger_is_held(%(agent)s, %(ledger_fence)s)"
     )
     for statement in _REPEATABLE
-} | {each: each for each in (RECEIVE_ALL, RECEIVE_AND_ASK, FINISH_ALL)}
+} | {each: each for each in (RECEIVE_ALL, RECEIVE_AND_ASK, FINISH_ALL, FINISH_AND_SEND)}
 """Idempotent statements that check the fence themselves. The server raises an error if a later program
 serves."""
+_CHECKED = f"FROM ({ACCOUNT_IS_HELD}) AS checked (is_held) WHERE is_held"
+_RECEIVE_SHARED, _FINISH_SHARED = (
+    f"""{each.replace("%(ledger_fence)s", "NULL")} {_CHECKED}""" for each in (RECEIVE_ALL, FINISH_ALL)
+)
+SHARED = {
+    statement: statement.replace(
+        "WHERE agent = %(agent)s",
+        "WHERE agent = %(agent)s AND account_is_held(%(agent)s, %(ledger_fence)s, %(ledger_process)s, "
+        "channel, account)",
+    )
+    for statement in _REPEATABLE
+} | {
+    RECEIVE_ALL: _RECEIVE_SHARED,
+    RECEIVE_AND_ASK: RECEIVE_AND_ASK.replace(RECEIVE_ALL, _RECEIVE_SHARED),
+    FINISH_ALL: _FINISH_SHARED,
+    FINISH_AND_SEND: FINISH_AND_SEND.replace(FINISH_ALL, _FINISH_SHARED),
+}
+"""The same where several programs share the ledger: each checks that its program holds the account."""

@@ -107,7 +107,7 @@ class PostgresStorage:
 
 
 class PostgresLedgerPlace(Record):
-    """Implements `LedgerPlace` for an agent. `file` is the ledger that the state folder may have."""
+    """Implements `SharedLedgerPlace` for an agent. `file` is the ledger that the state folder may have."""
 
     agent: str
     file: FileLedgerPlace
@@ -125,6 +125,13 @@ class PostgresLedgerPlace(Record):
 
         await self._refuse_left_behind()
         return await PostgresLedger.open(shared_database(self.url), agent=self.agent, now=now, new_id=new_id)
+
+    async def open_shared(self, *, now: Clock, new_id: NewId) -> Ledger:
+        """Joins the programs that serve the ledger."""
+        from nacre.extensions.postgres.shared_ledger import SharedLedger
+
+        await self._refuse_left_behind()
+        return await SharedLedger.open(shared_database(self.url), agent=self.agent, now=now, new_id=new_id)
 
     async def open_tables(self) -> LedgerTables:
         """Opens the tables for a terminal, beside the serving program."""

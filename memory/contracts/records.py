@@ -120,7 +120,8 @@ class Superseded(Record):
 class SearchHit(Record):
     """A passage that was found: `score` 0 to 1, `snippet` up to 700 characters, `citation` as `path#L3-L7`.
 
-    `also` cites passages with the same words; `superseded` are lines that later notes contradict.
+    `also` cites passages with the same words; `superseded` are lines that later notes contradict. `asked` has
+    the lines with half of what a question asks about now, each with the words of the question in it.
     """
 
     path: str
@@ -132,6 +133,7 @@ class SearchHit(Record):
     citation: str
     also: tuple[str, ...] = ()
     superseded: tuple[Superseded, ...] = ()
+    asked: tuple[tuple[int, tuple[str, ...]], ...] = ()
     explain: HitExplanation | None = None
 
 
@@ -159,7 +161,8 @@ class SearchReport(Record):
     for. `provider` and `model` name the embedder, `fallback` the one that it replaces. `stale` means that
     known changes are not indexed yet. `absent` has the identifiers, long numbers and quoted phrases of the
     question that stand nowhere in the searched notes. `limited` is a sentence about the days that were
-    searched. `reranked_by` names the re-ranker that ordered the hits.
+    searched. `reranked_by` names the re-ranker that ordered the hits. Up to `max_results` hits were asked
+    for.
     """
 
     hits: tuple[SearchHit, ...]
@@ -173,6 +176,7 @@ class SearchReport(Record):
     absent: tuple[str, ...] = ()
     limited: str = ""
     reranked_by: str = ""
+    max_results: int = 0
 
     @property
     def absent_sentence(self) -> str:

@@ -46,7 +46,8 @@ class Intent(Record):
 
     `about` are the numbers of the terms that do not only name days, `names` those of them with a capital
     letter, or where words are not apart the first of them. `until` is the last day that the wording names, if
-    any. `asks_state`: it is a question about what is so now, or was on those days.
+    any. `asks_state`: it is a question about what is so now, or was on those days. `asks_about_past`: it asks
+    for what was before.
     """
 
     finder: Finder
@@ -55,6 +56,7 @@ class Intent(Record):
     names: frozenset[int]
     until: date | None
     asks_state: bool
+    asks_about_past: bool
 
 
 class Supersession(Record):
@@ -144,7 +146,7 @@ def intent_of(
     """
     known = frozenset(at for at, count in enumerate(counts) if count)
     claim, about = claim_of(text), finder.look(rest).terms & known
-    capitals = (word for word in text.split() if word[0].isupper())
+    capitals = (word for word in text.split() if word != word.lower())
     names = about & finder.look(" ".join(capitals)).terms
     if text.lower() == text.upper() and gram_run().search(text):
         names = about & {min(about, default=0)}  # whom a question concerns comes first, where words touch
@@ -156,6 +158,7 @@ def intent_of(
         names=names,
         until=until,
         asks_state=text.endswith(QUESTION_MARKS) and (until is not None or not claim.asks_about_past),
+        asks_about_past=until is not None or claim.asks_about_past,
     )
 
 
@@ -197,6 +200,18 @@ def superseded_lines(
         if item.newer in shown:
             marks.setdefault(item.older, {})[item.mark.line] = item.mark
     return {chunk_id: tuple(found[line] for line in sorted(found)) for chunk_id, found in marks.items()}
+
+
+def asked_lines(chunk: Chunk, intent: Intent | None) -> tuple[tuple[int, tuple[str, ...]], ...]:
+    """The lines with half of what a question asks about now, but no questions: `SearchHit.asked`."""
+    if intent is None or intent.asks_about_past:
+        return ()
+    terms = intent.finder.terms
+    return tuple(
+        (line.number, tuple(terms[at] for at in sorted(line.own)))
+        for line in _said(chunk, 0, intent)
+        if 2 * len(line.terms) >= len(intent.about) and not line.text.rstrip().endswith(QUESTION_MARKS)
+    )
 
 
 def _lines(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from nacre.memory.contracts.records import Chunk, SearchHit, SearchReport, Superseded, citation
 from nacre.memory.contracts.store import Snapshot, Vector
-from nacre.memory.search.contradiction import HitGroup, corrected_order, superseded_lines
+from nacre.memory.search.contradiction import HitGroup, asked_lines, corrected_order, superseded_lines
 from nacre.memory.search.finding import SearchContext, WordingResult, find
 from nacre.memory.search.ranking import DIVERSE_POOL, Ranked, best_of, diverse, placed
 from nacre.memory.text.evidence import Finder, counted, rarity
@@ -167,6 +167,7 @@ def _hits(
 ) -> Iterator[SearchHit]:
     # Each hit shows the lines that fit the wording which found it.
     weights: dict[int, Sequence[float]] = {}
+    has_period = context.question.after is not None or context.question.before is not None
     for item, repeats in groups:
         chunk, found = pool.chunks[item.chunk_id], pool.found_by[item.chunk_id]
         if found.finder is not None and id(found) not in weights:
@@ -184,6 +185,7 @@ def _hits(
             citation=citation(chunk.path, chunk.start_line, chunk.end_line),
             also=tuple(citation(other.path, other.start_line, other.end_line) for other in repeats),
             superseded=marks.get(item.chunk_id, ()),
+            asked=() if has_period else asked_lines(chunk, found.intent),
             explain=item.explanation if context.question.explain else None,
         )
 

@@ -226,6 +226,7 @@ def bare_words(line: str) -> str:
     return " ".join(_TOKEN.findall(fold(_BEHIND.sub("", line))))
 
 
+@lru_cache(maxsize=1024)  # the same lines are hits of many questions
 def addresses(line: str, subject: str = "") -> tuple[Address, ...]:
     """The things that a line gives a value, such as a phone of Anna; none for events and conversation.
 
@@ -243,7 +244,9 @@ def addresses(line: str, subject: str = "") -> tuple[Address, ...]:
         stated = {stem(word) for word in value if not is_not(word)}
         # 2026-03-04 has all numbers of 2026-03-03
         stated.update(_DATE.findall(claim._bare) if stated else ())
-        if stated and about and not about <= {stem(word) for word in (*NO_KEYS, *_EVENTS)}:
+        # "boat: none" says that there is no value
+        is_none = has_label and not stated and bool(value)
+        if (stated or is_none) and about and not about <= {stem(word) for word in (*NO_KEYS, *_EVENTS)}:
             about.update(map(stem, _TOKEN.findall(fold(subject))))
             is_denied = any(map(is_not, value))
             kind = "" if has_label else _kind(claim._bare)

@@ -23,9 +23,9 @@ from nacre.memory.files.proposals import (
     target_of_query,
     write_changes,
 )
+from nacre.memory.files.sources.attribution import attributed
 from nacre.memory.files.sources.proposed_write import ProposedWrite
 from nacre.memory.files.sources.rejections import reject
-from nacre.memory.files.sources.sources import attributed
 from nacre.memory.workspace.history.commits import (
     SESSION_ID,
     SESSION_KEY,

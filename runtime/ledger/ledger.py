@@ -12,11 +12,13 @@ Every method raises `LedgerUnusable` if the storage refuses, or if the ledger is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from dataclasses import field
+from typing import Protocol, TypeAlias, runtime_checkable
 from zlib import crc32
 
+from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.inbound import Inbound
@@ -122,6 +124,24 @@ class Outbox:
         return part_from_row(row, self._id)
 
 
+AccountId: TypeAlias = tuple[str, str]
+"""Channel and account."""
+
+
+class Shares(Record):
+    """The accounts that a program `held` after a look, and those that others serve, with their names.
+
+    `surplus` are held ones that another program should have, `unsent` held ones with parts to send. The next
+    look is due in `look_seconds`; without it nothing ever changes.
+    """
+
+    held: tuple[AccountId, ...]
+    elsewhere: Mapping[AccountId, str] = field(default_factory=dict)
+    surplus: tuple[AccountId, ...] = ()
+    unsent: tuple[AccountId, ...] = ()
+    look_seconds: float | None = None
+
+
 class Ledger(LedgerTables):
     """A `Ledger`. `notice` is a sentence about the opening, or empty."""
 
@@ -132,6 +152,13 @@ class Ledger(LedgerTables):
         self._now = now
         self.outbox = Outbox(rows, sql, ledger_id=ledger_id)
         self.notice = notice
+
+    async def share(self, wanted: Sequence[AccountId]) -> Shares:
+        """Takes the accounts of `wanted` that this program may serve: here all, because it is alone."""
+        return Shares(held=tuple(wanted))
+
+    async def give_up(self, account: AccountId) -> None:
+        """Leaves an account to others, after its bridge was stopped."""
 
     async def receive(
         self,
@@ -341,6 +368,14 @@ class LedgerPlace(Protocol):
         Raises:
             LedgerUnusable: it cannot be opened, or a program serves it.
         """
+
+
+@runtime_checkable
+class SharedLedgerPlace(LedgerPlace, Protocol):
+    """A place whose ledger several programs may serve, each of them some of the accounts."""
+
+    async def open_shared(self, *, now: Clock, new_id: NewId) -> Ledger:
+        """Joins the programs that serve it. Raises like `open`, but not because of them."""
 
 
 _WORDS = {

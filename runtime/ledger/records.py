@@ -99,10 +99,11 @@ class JobMoved(Record):
 
 
 class Beaten(Record):
-    """An agent had a heartbeat at `at_ms`, in epoch milliseconds."""
+    """An agent had a heartbeat at `at_ms` and the one before at `before_ms`, in epoch milliseconds."""
 
     agent_id: str
     at_ms: int
+    before_ms: int
 
 
 Along: TypeAlias = JobMoved | Beaten
@@ -191,7 +192,10 @@ class Delivery(NamedTuple):
 
 
 class StoredStatus(NamedTuple):
-    """The status of a bridge since `since_ms`; `next_try_ms` may be 0. Times are epoch milliseconds."""
+    """The status of a bridge since `since_ms`; `next_try_ms` may be 0. Times are epoch milliseconds.
+
+    `holder` names the program that runs it, where there are several.
+    """
 
     channel: str
     account: str
@@ -200,6 +204,7 @@ class StoredStatus(NamedTuple):
     restarts: int
     since_ms: int
     next_try_ms: int
+    holder: str = ""
 
 
 def part_from_row(row: PartRow, ledger_id: str) -> OutboundPart:

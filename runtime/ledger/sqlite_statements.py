@@ -272,5 +272,7 @@ UPDATE jobs SET due_ms = :due_ms, problem = :problem WHERE id = :id AND due_ms I
 """
 END_JOB = "DELETE FROM jobs WHERE id = :id AND due_ms IS :before_ms RETURNING 1"
 FIRST_BEAT = "INSERT OR IGNORE INTO heartbeats VALUES (:answered_by, :at_ms)"
-BEATEN = "INSERT OR REPLACE INTO heartbeats VALUES (:answered_by, :at_ms)"
+BEATEN = """
+UPDATE heartbeats SET at_ms = :at_ms WHERE agent = :answered_by AND at_ms = :before_ms RETURNING 1
+"""
 LAST_BEAT = "SELECT at_ms FROM heartbeats WHERE agent = :answered_by"

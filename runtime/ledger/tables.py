@@ -284,7 +284,9 @@ class JobRows:
 def write_along(run: Run, sql: LedgerStatements, along: Along) -> None:
     """Writes `along` within a transaction. Raises `JobChanged`."""
     if isinstance(along, Beaten):
-        run(sql.BEATEN, answered_by=along.agent_id, at_ms=along.at_ms)
+        beaten = {"answered_by": along.agent_id, "at_ms": along.at_ms, "before_ms": along.before_ms}
+        if not run(sql.BEATEN, **beaten):
+            raise JobChanged(f"Another program ran the heartbeat of {along.agent_id} meanwhile.")
         return
     job = {"id": along.job_id, "before_ms": along.before_ms}
     if along.due_ms is None and not along.problem:

@@ -17,8 +17,9 @@ from nacre.memory.contracts.embedder import WithFallback, lack_of
 from nacre.memory.contracts.errors import DayUnknown, MemoryIndexError
 from nacre.memory.contracts.notes import CHATS_FOLDER
 from nacre.memory.contracts.records import Question, SearchHit, SearchReport
+from nacre.memory.files.sources.attribution import attributed
 from nacre.memory.files.sources.source import PRIVATE, SourcedLines
-from nacre.memory.files.sources.sources import Sources, attributed
+from nacre.memory.files.sources.sources import Sources
 from nacre.prompts import render
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.policy import ChatPolicy

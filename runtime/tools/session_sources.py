@@ -12,9 +12,17 @@ from functools import cached_property
 from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.sources.proposed_write import WaitsForReview, names_of_others
 from nacre.memory.files.sources.rejections import rejected_lines
-from nacre.memory.files.sources.source import NOT_THE_OWNERS, PRIVATE, Source, Speaker, Writer
+from nacre.memory.files.sources.source import (
+    NOT_THE_OWNERS,
+    PRIVATE,
+    Source,
+    Speaker,
+    Writer,
+    restated,
+    stems_of,
+)
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
-from nacre.memory.files.sources.sources import SourceOf, Sources, line_key, stems_of
+from nacre.memory.files.sources.sources import SourceOf, Sources, line_key
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.policy import ChatPolicy
@@ -47,6 +55,8 @@ words."""
 MOST_RECENT = 400
 """The number of recent messages that are searched for the author of a line."""
 MOST_NAMES = 12
+MOST_WORDS = 20_000
+"""How many different words of tools are kept of a session."""
 
 _WORD = re.compile(r"[^\W_]+")
 # Transcripts of earlier versions have a file's text in the same block as the sender's.
@@ -80,7 +90,8 @@ class SpeakerLog:
     A summary removes no speaker, because the transcript still has its messages. `tools` returned something
     from outside, `people` are the ids of senders, and `note_keys` are the lines of notes that were shown.
     `has_newer_speakers` means that others spoke since the latest message or in it; `latest_keys` are the
-    lines of notes shown since then.
+    lines of notes shown since then. `tool_words` has the words of the tools' results, and is `None`
+    if others said more than these.
     """
 
     def __init__(self) -> None:
@@ -90,6 +101,7 @@ class SpeakerLog:
         self.note_keys: set[str] = set()
         self.latest_keys: set[str] = set()
         self.has_others = False
+        self.tool_words: set[str] | None = set()
         self.has_newer_speakers = False
         self.is_sub_agent = False
         self.is_owners_task = False
@@ -119,6 +131,14 @@ class SpeakerLog:
         is_clear = most >= max(2, len(stems) / 2) and counts.count(most) == 1
         return self.recent[counts.index(most)] if is_clear else None
 
+    def restated_message(self, line: str) -> _UserText | None:
+        """The newest message of a person that a line states in other words, with nothing of a tool alone."""
+        if self.tool_words is None:
+            return None
+        said = [(each.text, each.stems) for each in self.recent]
+        at = restated(line, said, " ".join(self.tool_words))
+        return self.recent[at] if at is not None else None
+
     def is_latest_message(self, line: str) -> bool:
         """Whether the latest message contains exactly these words and nobody else spoke since or in it."""
         words = _words(line)
@@ -132,6 +152,7 @@ class SpeakerLog:
                 self._add_message(entry.id, message)
             case ToolResultMessage() as result if result.tool_name not in NOTE_TOOLS:
                 self._add_tool(result.tool_name)
+                self._add_words(result)
             case ToolResultMessage() as result:
                 self._add_notes(message_text(result))
             case AssistantMessage(tool_calls=calls) if any(["char" in call.arguments for call in calls]):  # noqa: C419 - most have none
@@ -150,6 +171,13 @@ class SpeakerLog:
         self.tools[name] = None
         self.has_newer_speakers = True
 
+    def _add_words(self, result: ToolResultMessage) -> None:
+        if any(isinstance(block, Image) for block in result.content):
+            self.tool_words = None
+        if self.tool_words is not None:
+            self.tool_words.update(_WORD.findall(message_text(result).casefold()))
+            self.tool_words = self.tool_words if len(self.tool_words) <= MOST_WORDS else None
+
     def _add_person(self, name: str) -> None:
         self.people[name] = None
         self.has_others = self.has_newer_speakers = True
@@ -159,12 +187,16 @@ class SpeakerLog:
         self.turn_start = entry_id
         self.has_newer_speakers = False
         self.latest_keys.clear()
+        if message.foreign_speakers:
+            self.tool_words = None
         for speaker in message.foreign_speakers:
             self._add_tool(speaker) if speaker == ATTACHMENT else self._add_person(speaker)
         if any([isinstance(block, Image) for block in message.content]):  # noqa: C419 - much faster
             self._add_tool(ATTACHMENT)
+            self.tool_words = None
         if "[attachment " in text and (attached := _ATTACHED.search(text)):
             self._add_tool(ATTACHMENT)
+            self.tool_words = None
             text = text[: attached.start()]
         if message.sender:
             self.people[message.sender] = None
@@ -278,9 +310,10 @@ class SessionSources(Record):
     async def begin(self, written_by: Writer, entry_ids: tuple[str, ...] = ()) -> SourceOf:
         """Returns a function that attributes the lines that this session is about to write.
 
-        A line is one person's word if a message of theirs contains its words in order. Otherwise it may be
-        the word of everybody who spoke, including tools and quoted notes, because a model can attribute any
-        words to anybody. A line of a flush then still names the message that it is likely made from.
+        A line is one person's word if a message of theirs contains its words in order, and the owner's if it
+        states a message of theirs and nothing that only a tool said. Otherwise it may be the word of
+        everybody who spoke, including tools and quoted notes, because a model can attribute any words to
+        anybody. A line of a flush then still names the message that it is likely made from.
         """
         speakers = self.speakers()
         has_others = speakers.has_others or await self.sources.others_keys(tuple(speakers.note_keys))
@@ -302,8 +335,12 @@ class SessionSources(Record):
             at=self.now().isoformat(timespec="seconds"),
         )
 
+        may_restate = everybody == ["owner", "assistant", "tool"]
+
         def source_of(line: str) -> Source:
             said = None if speakers.is_sub_agent else speakers.find_message(line)
+            if said is None and may_restate and (said := speakers.restated_message(line)) is not None:
+                return replace(source, said_by=(person, "assistant"), names=(), entry_ids=(said.entry_id,))
             if said is None:
                 likely = speakers.likely_message(line) if written_by == "flush" else None
                 return replace(source, entry_ids=(likely.entry_id,)) if likely else source

@@ -164,8 +164,8 @@ def test_the_settings_leave_turns_to_workers(path: str, tmp_path: Path) -> None:
 @pytest.mark.postgres
 @pytest.mark.parametrize("at_once", [16, 8])
 def test_the_chart_gives_a_gateway_and_workers(at_once: int) -> None:
-    """Its templates, drawn as Helm draws them, are valid objects of Kubernetes without an unknown key: one
-    gateway, workers without a volume of their own, nobody as root, and new settings start both anew."""
+    """Its templates, drawn as Helm draws them, are valid objects of Kubernetes without an unknown key: two
+    gateways, workers without a volume of their own, nobody as root, and new settings start both anew."""
     chart, values, found = _drawn(at_once=at_once, settings="{}")
     others = {each["kind"]: each for each in _drawn(at_once=at_once, settings="{ }")[2].values()}
     settings = found["ConfigMap"]["metadata"]["name"]
@@ -174,7 +174,7 @@ def test_the_chart_gives_a_gateway_and_workers(at_once: int) -> None:
     assert chart["appVersion"] == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert set(found) == {"ConfigMap", "Service", "StatefulSet", "Deployment"}
     assert found["ConfigMap"]["data"] == {"nacre.json5": "{}"}
-    assert found["StatefulSet"]["spec"]["replicas"] == 1
+    assert found["StatefulSet"]["spec"]["replicas"] == values["gateway"]["replicas"] == 2
     assert found["Deployment"]["spec"]["replicas"] == values["worker"]["replicas"]
     commands = {"StatefulSet": ["serve"], "Deployment": ["admin", "worker", "--at-once", str(at_once)]}
     for kind, command in commands.items():

@@ -165,7 +165,7 @@ class Conversations:
 
         Raises:
             BadRequest: the session is not accessible, is not valid, or has no such position.
-            AgentError, SessionError: the session cannot be rewound.
+            AgentError, SessionError: the agent refuses the message, or the session cannot be rewound.
         """
         inbound = _inbound(agent, token, conversation, self.new_id)
         try:
@@ -173,6 +173,7 @@ class Conversations:
         except (PrivacyError, SessionKeyInvalid) as error:
             raise BadRequest(str(error), SESSION_HEADER, status=403) from error
         *before, last = conversation.messages
+        await self._runner.admit(agent, replace(inbound, text=last.text))
         async with self._locks.setdefault((agent.id, key), asyncio.Lock()):
             turns, unseen = await _rewind_to_client(agent, key, conversation, before)
         text = with_context(conversation.rules if not turns else "", unseen, last.text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from functools import partial
 from urllib.parse import quote
 
@@ -19,6 +20,7 @@ from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.records import HitExplanation
 from nacre.runtime.agent.insight.timeline import timeline
 from nacre.runtime.commands.conversation.word_search import sessions_with
+from nacre.runtime.contracts.events import TurnFailed
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.inbound import Attachment, Inbound
 from nacre.runtime.providers.opening import budget_of, has_price
@@ -75,7 +77,11 @@ async def new_chat(visit: Visit) -> Response:
 async def resume(visit: Visit) -> Response:
     """Continues an ended session under its key, like the chat command."""
     found, _transcript = await visit.home.session(visit.request.path_params["session"])
-    await visit.home.agent.respond(_inbound(found.key, f"/resume {found.session_id}"))
+    inbound = _inbound(found.key, f"/resume {found.session_id}")
+    async with aclosing(visit.site.turns.runner.stream(visit.home.agent, inbound)) as events:
+        async for event in events:
+            if isinstance(event, TurnFailed):
+                raise event.error
     return RedirectResponse(f"/chat?session={quote(found.key)}", status_code=303, headers=HEADERS)
 
 

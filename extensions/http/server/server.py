@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import re
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,7 +41,9 @@ from nacre.runtime.extensions.service import CALLER, HttpMount
 log = logging.getLogger(__name__)
 OTHER = "other"
 Figures = Callable[[], Awaitable[Mapping[str, float]]]
-"""Returns further metrics, by names that include their units. Called for each request of `/metrics`."""
+"""Returns further metrics, by names that include their units and may end with labels, as in
+`bridge_connected{channel="irc"}`. Called for each request of `/metrics`."""
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
 class ConnectionLimits(Record):
@@ -137,8 +140,14 @@ class Metrics:
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yields the latest metrics of `figures`; the library calls it."""
-        for name, value in self._figures_now.items():
-            yield GaugeMetricFamily(f"nacre_{name}", name.replace("_", " ").capitalize() + ".", value=value)
+        families: dict[str, GaugeMetricFamily] = {}
+        for labelled, value in self._figures_now.items():
+            name, _, inside = labelled.partition("{")
+            labels = dict(_LABEL.findall(inside))
+            told = name.replace("_", " ").capitalize() + "."
+            family = families.setdefault(name, GaugeMetricFamily(f"nacre_{name}", told, labels=[*labels]))
+            family.add_metric([*labels.values()], value)
+        yield from families.values()
 
     def count_requests(self, app: ASGIApp) -> ASGIApp:
         """Wraps an app so that its requests are counted."""

@@ -21,7 +21,7 @@ from nacre.extensions.postgres.workers.turn_rows import (
     id_of_turn,
 )
 from nacre.runtime.agent.agent import Agent
-from nacre.runtime.contracts.errors import AgentPaused, SpendingCapReached
+from nacre.runtime.contracts.errors import AgentError, AgentPaused, SpendingCapReached, TurnBroken
 from nacre.runtime.contracts.events import ApprovalAsked, Event, MessageJoined, TurnFailed
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.inbound import Inbound
@@ -35,6 +35,9 @@ GATHER_SECONDS = 0.01
 """How long a notification waits for others, so that one query answers several."""
 PAUSE_SECONDS = 2.0
 """How long to wait when the database cannot be queried."""
+CLIENT_SECONDS = 3.0
+"""How often it is asked whether a worker lives, while a client waits and hears nothing."""
+NO_WORKER = "The last worker ended, so nothing answers this. Send it again when a worker runs."
 
 log = logging.getLogger(__name__)
 
@@ -73,13 +76,13 @@ class HandedOver:
         Commands run in the gateway. While the database is unreachable or the agent is paused, this waits; the
         message stays in the ledger. A message without an id is of a client who waits for the answer: its turn
         ends with its reader, is refused if the agent is paused or has reached a limit, and runs here if no
-        worker lives.
+        worker lives. If the last worker dies meanwhile and none comes back, it fails.
         """
         is_command = self.runs_here(agent, inbound)
         if not inbound.message_id:
             admission = await self._admission(agent.id)
             if (refusal := _refusal(agent.id, admission, is_command=is_command)) is not None:
-                yield refusal
+                yield TurnFailed(error=refusal)
                 return
             is_here = is_command or not admission.has_workers
         elif is_here := is_command:
@@ -90,11 +93,19 @@ class HandedOver:
             async for event in events:
                 yield event
 
+    async def admit(self, agent: Agent, inbound: Inbound) -> None:
+        """Raises `AgentPaused` or `SpendingCapReached` if the message of a client would be refused."""
+        is_command = self.runs_here(agent, inbound)
+        if (
+            refusal := _refusal(agent.id, await self._admission(agent.id), is_command=is_command)
+        ) is not None:
+            raise refusal
+
     async def limited(self, agent: Agent, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
         """The events of what is no turn and runs here. Its usage counts, and it is refused like a turn."""
         async with aclosing(self._counted(agent.id, events)) as counted:
             if (refusal := _refusal(agent.id, await self._admission(agent.id))) is not None:
-                yield refusal
+                yield TurnFailed(error=refusal)
                 return
             async for event in counted:
                 yield event
@@ -123,7 +134,15 @@ class HandedOver:
                 is_new = (await self._ask(*session, inbound)).is_new
             if not is_new or not self._notifications.is_listening:  # it may be over
                 self._changed.set()
-            while not isinstance(found := await awaited.found.get(), Outcome):
+            while not isinstance(
+                found := await (
+                    self._heard_by_client(agent.id, awaited) if is_clients else awaited.found.get()
+                ),
+                Outcome,
+            ):
+                if found is None:
+                    yield TurnFailed(error=TurnBroken(NO_WORKER))
+                    return
                 yield found
                 if isinstance(found, ApprovalAsked):
                     await _sent(self._rows.told(key, found))
@@ -137,6 +156,18 @@ class HandedOver:
             yield MessageJoined(inbound_id=name)
         for event in events_of(found.text, heard_chars=awaited.stream.heard_chars):
             yield event
+
+    async def _heard_by_client(self, agent_id: str, awaited: _Awaited) -> Event | Outcome | None:
+        """What a turn says next; `None` if no worker lived at two looks behind each other."""
+        has_workers = True
+        while True:
+            try:
+                async with asyncio.timeout(CLIENT_SECONDS):
+                    return await awaited.found.get()
+            except TimeoutError:
+                had_workers, has_workers = has_workers, (await self._admission(agent_id)).has_workers
+            if not (had_workers or has_workers):
+                return None
 
     def runs_here(self, agent: Agent, inbound: Inbound) -> bool:
         """Whether a message is a command. For other messages, workers count the failed attempts."""
@@ -230,11 +261,11 @@ class HandedOver:
                             awaited.found.put_nowait(question)
 
 
-def _refusal(agent_id: str, admission: Admission, *, is_command: bool = False) -> TurnFailed | None:
+def _refusal(agent_id: str, admission: Admission, *, is_command: bool = False) -> AgentError | None:
     if admission.is_paused:
-        return TurnFailed(error=AgentPaused(f"The agent {agent_id} is paused. Send this again later."))
+        return AgentPaused(f"The agent {agent_id} is paused. Send this again later.")
     if admission.quota_reached and not is_command:
-        return TurnFailed(error=SpendingCapReached(QUOTA_TEXTS[admission.quota_reached]))
+        return SpendingCapReached(QUOTA_TEXTS[admission.quota_reached])
     return None
 
 

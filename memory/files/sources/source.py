@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from datetime import date
+from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 
-from nacre.memory.contracts.records import Address, SearchHit, SearchReport, Superseded, citation
 from nacre.record import Record
 
 Speaker: TypeAlias = Literal["owner", "assistant", "others", "tool", "unknown"]
@@ -25,10 +21,6 @@ the people in that chat. The owner may see everything."""
 PRIVATE: Audience = "private"
 EVERYBODY: Audience = "everybody"
 
-ALIKE = 0.85
-"""The share of its score from which another hit is about as good."""
-
-_POSSESSIVE = re.compile(r"([^\W_]+)['\u2019]s\b")
 _OF_THE_OWNER: frozenset[Speaker] = frozenset({"owner", "assistant"})
 
 
@@ -142,81 +134,30 @@ def passages(sources: Sequence[Source | None], *, start_line: int) -> tuple[Sour
     return tuple(found)
 
 
-def owners_first(report: SearchReport, lines: Mapping[str, Sequence[SourcedLines]]) -> SearchReport:
-    """The report without what others' words would supersede of the owner's.
+def stems_of(text: str) -> frozenset[str]:
+    """The stems of the significant words of a text."""
+    from nacre.memory.text.claims import Claim  # slow, and only a flush needs it
 
-    A search compares texts, and does not know who said them: `lines` are the sources of each hit by its
-    citation. A hit that only others said stands behind the owner's hits that are about as good.
+    return frozenset(Claim(text).stems)
+
+
+def restated(line: str, said: Sequence[tuple[str, frozenset[str]]], heard: str) -> int | None:
+    """Which of the texts that somebody `said` a line states in other words: the number of the latest.
+
+    `said` has each text and its stems, `heard` what others said. The text has the value that the line gives a
+    thing, and another of its significant words. Nobody else said one of the others, so that nothing in the
+    line comes from them alone. A line denies something only if the text does.
     """
-    foreign = {
-        citation(hit.path, number, number)
-        for hit in report.hits
-        for each in lines.get(hit.citation, ())
-        if not each.source.is_owners_word
-        for number in range(each.start_line, each.end_line + 1)
-    }
-    hits = [_without_marks(hit, foreign) for hit in report.hits] if foreign else list(report.hits)
-    for hit in reversed(hits[:]):
-        said = [each.source for each in lines.get(hit.citation, ())]
-        if said and not any("owner" in source.said_by for source in said):
-            better = [each for each in hits if each is not hit and each.score >= ALIKE * hit.score]
-            at, last = hits.index(hit), max((hits.index(each) for each in better), default=-1)
-            if last > at:
-                hits.insert(last, replace(hits.pop(at), score=min(hit.score, hits[last - 1].score)))
-    return replace(report, hits=tuple(_with_marked_copies(hits)))
+    from nacre.memory.text.claims import Claim, addresses  # slow, and only such a line needs it
+    from nacre.memory.text.evidence import fold, stem
 
-
-def _with_marked_copies(hits: Sequence[SearchHit]) -> list[SearchHit]:
-    """The hits with marks also on lines that say a superseded value in other words.
-
-    "Ada lives in Kiel" is a copy of "Ada's city: Kiel" if a hit has "Ada's city: Graz" without a mark.
-    """
-    from nacre.memory.text.chunker import day_in_path
-    from nacre.memory.text.claims import Claim, addresses
-
-    marks: dict[str, dict[int, Superseded]] = {
-        hit.citation: {old.line: old for old in hit.superseded} for hit in hits
-    }
-    if not any(marks.values()):
-        return list(hits)
-    lines = [each for hit in hits for each in _numbered(hit)]
-    said: list[tuple[str, Address, date | None, Superseded | None]] = [
-        (owner[1].casefold(), address, day_in_path(hit.path), marks[hit.citation].get(number))
-        for hit, number, text in lines
-        if (owner := _POSSESSIVE.search(text))
-        for address in addresses(text)
-    ]
-    changes = [
-        (name, old.value, new.value, day, mark)
-        for _, old, _, mark in said
-        for name, new, day, other in said
-        if mark is not None and other is None and day is not None and new.replaces(old)
-    ]
-    for hit, number, text in lines if changes else ():
-        told, folded = day_in_path(hit.path), text.casefold()
-        later = [change for change in changes if told and told <= change[3] and change[0] in folded]
-        stems = Claim(text).stems.keys() if later else frozenset()
-        for _, was, now, _, mark in later:
-            if was <= stems and not now & stems:
-                marks[hit.citation].setdefault(number, replace(mark, line=number))
-    return [
-        replace(hit, superseded=tuple(found[line] for line in sorted(found)))
-        for hit in hits
-        for found in (marks[hit.citation],)
-    ]
-
-
-def _numbered(hit: SearchHit) -> list[tuple[SearchHit, int, str]]:
-    """The lines of a hit that is shown as a whole, with their numbers."""
-    lines = hit.snippet.split("\n")
-    is_whole = len(lines) == hit.end_line - hit.start_line + 1
-    return [(hit, number, text) for number, text in enumerate(lines, hit.start_line)] if is_whole else []
-
-
-def _without_marks(hit: SearchHit, foreign: Collection[str]) -> SearchHit:
-    kept = tuple(
-        old
-        for old in hit.superseded
-        if old.by not in foreign or citation(hit.path, old.line, old.line) in foreign
-    )
-    return hit if len(kept) == len(hit.superseded) else replace(hit, superseded=kept)
+    claim, value = Claim(line), frozenset(word for each in addresses(line) for word in each.value)
+    heard = fold(heard) if value else ""
+    others = {stem(word.rstrip("'\u2019")) for word in claim.stems} - value  # without the "'s" of Ada's
+    only_heard = {word for word in others if word in heard}
+    for at in reversed(range(len(said) if value else 0)):
+        text, stems = said[at]
+        if value <= stems and others & stems and only_heard <= stems:
+            denies = (any(is_denied for _, is_denied in each.words) for each in (claim, Claim(text)))
+            return at if not next(denies) or next(denies) else None
+    return None

@@ -20,25 +20,21 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
-from itertools import islice, takewhile
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, get_args
+from itertools import takewhile
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
-from nacre.memory.contracts.errors import MemoryIndexError
-from nacre.memory.contracts.notes import MAX_NOTE_BYTES, NoteBytes
-from nacre.memory.contracts.records import Address, Excerpt, SearchHit, SearchReport, Superseded
+from nacre.memory.contracts.notes import MAX_NOTE_BYTES
+from nacre.memory.contracts.records import Address
 from nacre.memory.contracts.workspace import Fingerprint, PathOutsideRoot, Workspace
 from nacre.memory.files.sources.proposed_write import Reviewing
 from nacre.memory.files.sources.source import (
     PRIVATE,
     Audience,
     Source,
-    SourcedLines,
     Speaker,
     Writer,
-    may_see,
     narrowest,
-    owners_first,
-    passages,
+    stems_of,
 )
 from nacre.record import Record
 
@@ -50,8 +46,8 @@ SecretsMode: TypeAlias = Literal["redact", "refuse", "ask", "off"]
 SourceOf = Callable[[str], Source]
 """Returns the source of a line that is about to be written."""
 
-_Known: TypeAlias = "Sequence[_Month]"
-"""What is stored, by month, oldest first."""
+_Known: TypeAlias = "Sequence[_Lines]"
+"""What is stored: of all months before the last one, and of the last one."""
 
 MarkKind: TypeAlias = Literal["superseded", "kept"]
 """What became of lines: a later line of the owner replaced them, or they hold again."""
@@ -77,7 +73,9 @@ class Sources:
         self.review = review
         self.reviews_all = reviews_all
         self._files: dict[str, tuple[Fingerprint, _Month]] = {}
-        self._marks: dict[str, tuple[Mark, ...]] = {}
+        self._known: _Known = ()
+        self._older: tuple[Sequence[Fingerprint], _Lines] = [], _lines(())
+        self._last: dict[str, Mark] = {}
 
     async def found(self, path: str, text: str, source_of: SourceOf) -> tuple[StoredSource, ...]:
         """The sources of the lines of `text` that are new in the note `path`; `store` stores them.
@@ -154,21 +152,22 @@ class Sources:
 
         For a day in words, nothing is known to be replaced.
         """
-        await self._read()
-        return self._superseded(lines, as_of)
+        stored = await self.stored(as_of)
+        marks = (stored.last.get(line_key(line)) for line in lines)
+        return tuple(mark if mark is not None and mark.kind == "superseded" else None for mark in marks)
 
-    def _superseded(self, lines: Sequence[str], as_of: date | str | None) -> tuple[Mark | None, ...]:
-        last: dict[str, Mark] = {}
+    async def stored(self, as_of: date | str | None = None) -> Stored:
+        """All that is stored, with the marks until the end of the day `as_of`; none for a day in words."""
+        known = await self._read()
+        if not as_of:
+            return Stored(known, self._last)
         with suppress(ValueError):
-            until = date.fromisoformat(str(as_of)).isoformat() if as_of else None
-            for mark in self._all_marks():
-                if until is None or mark.at[:10] <= until:
-                    last.update(dict.fromkeys(mark.keys, mark))
-        found = (last.get(line_key(line)) if last else None for line in lines)
-        return tuple(mark if mark is not None and mark.kind == "superseded" else None for mark in found)
+            until = date.fromisoformat(str(as_of)).isoformat()
+            return Stored(known, _latest(mark for mark in self._all_marks() if mark.at[:10] <= until))
+        return Stored(known, {})
 
     def _all_marks(self) -> tuple[Mark, ...]:
-        return tuple(mark for name in sorted(self._marks) for mark in self._marks[name])
+        return tuple(mark for name in sorted(self._files) for mark in self._files[name][1].marks)
 
     async def approve(self, path: str, lines: Sequence[str], source: Source) -> None:
         """Stores that the owner accepted these lines, which came from `source`.
@@ -204,36 +203,6 @@ class Sources:
         """Like `of_lines`, for several notes, each with its path."""
         return _sources_in(notes, await self._read())
 
-    async def of_hits(
-        self, report: SearchReport, notes: LineReader, as_of: date | str | None
-    ) -> tuple[tuple[tuple[Source | None, ...], tuple[Mark | None, ...]], ...]:
-        """The sources and the marks of the lines of each hit, as the notes are now.
-
-        Empty if nothing is stored, as in a workspace of hand-written notes.
-        """
-        known = await self._read()  # once, since each time looks at all files
-        if not (any(month.stored for month in known) or any(self._marks.values())):
-            return ()
-        lines = await self._lines_of(report.hits, notes)
-        marks = iter(self._superseded([line for of_hit in lines for line in of_hit], as_of))
-        sources = _sources_in(
-            [(hit.path, of_hit) for hit, of_hit in zip(report.hits, lines, strict=True)], known
-        )
-        return tuple((each, tuple(islice(marks, len(each)))) for each in sources)
-
-    async def _lines_of(self, hits: Sequence[SearchHit], notes: LineReader) -> list[Sequence[str]]:
-        from nacre.memory.text.chunker import decode_markdown  # slow, and only a search needs it
-
-        # The notes of the workspace are read in one step.
-        found = await self.workspace.read_notes(list({hit.path for hit in hits if hit.source == "memory"}))
-        whole = {at: decode_markdown(note.data) for at, note in found.items() if isinstance(note, NoteBytes)}
-        return [
-            whole[hit.path][hit.start_line - 1 : hit.end_line]
-            if hit.path in whole
-            else await _hit_lines(notes, hit)
-            for hit in hits
-        ]
-
     async def paths_of_others(self) -> frozenset[str]:
         """The notes that ever got a line that is not the owner's word."""
         known = await self._read()
@@ -251,7 +220,7 @@ class Sources:
         return ""
 
     async def _read(self) -> _Known:
-        """The stored sources by month, oldest first. Files that have changed are read again."""
+        """The stored sources. Files that have changed are read again."""
         try:
             listed = await self.workspace.list_folder(SOURCES_FOLDER)
         except (OSError, PathOutsideRoot):
@@ -259,13 +228,28 @@ class Sources:
         names = [f"{SOURCES_FOLDER}/{entry.name}" for entry in listed if entry.name.endswith(".jsonl")]
         seen = await self.workspace.fingerprints(names)
         changed = [name for name in names if name not in self._files or self._files[name][0] != seen[name]]
+        if not changed and len(names) == len(self._files):
+            return self._known
         read = await self.workspace.read_many(changed, max_bytes=MAX_NOTE_BYTES) if changed else {}
+        files = {name: each for name, each in self._files.items() if name in seen}
         for name, found in read.items():
             mark = seen[name]
             if mark is not None and not isinstance(found, Exception):
-                self._files[name] = mark, await asyncio.to_thread(_month, found.data)
-                self._marks[name] = tuple(marks_from_lines(found.data))
-        return [self._files[name][1] for name in names if name in self._files]
+                files[name] = mark, await asyncio.to_thread(_month, found.data)
+        months = [files[name] for name in sorted(files)]
+        marks = [mark for mark, _ in months[:-1]]
+        if marks != self._older[0]:  # only the last file grows
+            self._older = marks, await asyncio.to_thread(_lines, [month for _, month in months[:-1]])
+        self._files, self._known = files, (self._older[1], _lines([month for _, month in months[-1:]]))
+        self._last = _latest(self._all_marks())
+        return self._known
+
+
+def _latest(marks: Iterable[Mark]) -> dict[str, Mark]:
+    last: dict[str, Mark] = {}
+    for mark in marks:
+        last.update(dict.fromkeys(mark.keys, mark))
+    return last
 
 
 def _sources_in(
@@ -279,7 +263,7 @@ def _sources_in(
 
 @dataclass
 class _Told:
-    """Who said the lines with one key, in one month: in each note and anywhere, the latest.
+    """Who said the lines with one key: in each note and anywhere, the latest.
 
     `of_others` is the latest source that is not the owner's word. With `is_accepted`, the owner wrote or
     accepted such a line.
@@ -292,14 +276,32 @@ class _Told:
 
 
 class _Month(NamedTuple):
-    """The stored sources of one file, and by key, because "Good morning" is said on many days."""
+    """What one file has."""
 
     stored: Sequence[StoredSource]
-    by_key: Mapping[str, _Told]
+    marks: Sequence[Mark]
 
 
 def _month(data: bytes) -> _Month:
-    all_stored, by_key = tuple(from_lines(data)), dict[str, _Told]()
+    return _Month(tuple(from_lines(data)), tuple(marks_from_lines(data)))
+
+
+class _Lines(NamedTuple):
+    """The stored sources of some months, and by key, because "Good morning" is said on many days.
+
+    The values are by what they are about, and by the session that wrote them.
+    """
+
+    stored: Sequence[StoredSource]
+    by_key: Mapping[str, _Told]
+    by_about: Mapping[object, Sequence[tuple[StoredValue, Audience]]]
+    by_session: Mapping[str, Sequence[StoredValue]]
+
+
+def _lines(months: Iterable[_Month]) -> _Lines:
+    all_stored, by_key = tuple(stored for month in months for stored in month.stored), dict[str, _Told]()
+    by_about: dict[object, list[tuple[StoredValue, Audience]]] = {}
+    by_session: dict[str, list[StoredValue]] = {}
     for stored in all_stored:
         source = stored.source
         for key in stored.keys:
@@ -307,7 +309,49 @@ def _month(data: bytes) -> _Month:
             told.latest = told.here[stored.path] = source
             told.of_others = told.of_others if source.is_owners_word else source
             told.is_accepted |= source.is_by_owner
-    return _Month(all_stored, by_key)
+        for value in stored.values:
+            by_about.setdefault(value.about, []).append((value, source.audience))
+            by_session.setdefault(source.session_id, []).append(value)
+    return _Lines(all_stored, by_key, by_about, by_session)
+
+
+class Stored(NamedTuple):
+    """All that is stored of lines, and by key the latest mark of each."""
+
+    known: _Known
+    last: Mapping[str, Mark]
+
+    def is_empty(self) -> bool:
+        """Whether nothing is stored, as in a workspace of hand-written notes."""
+        return not self.last and not any(lines.stored for lines in self.known)
+
+    def sources(self, path: str, lines: Sequence[str]) -> tuple[Source | None, ...]:
+        """See `Sources.of_lines`."""
+        return _sources_in([(path, lines)], self.known)[0]
+
+    def current(self, key: str) -> Mark | None:
+        """The mark of the line that holds now in place of a superseded one: `by_key` in the note `by_path`.
+
+        `None` for a line that holds.
+        """
+        found, passed = None, set[str]()
+        while (mark := self.last.get(key)) is not None and mark.kind == "superseded" and key not in passed:
+            passed.add(key)
+            found, key = mark, mark.by_key
+        return found
+
+    def retired(self, source: Source, text: str) -> Mark | None:
+        """What replaced all values in `text` that a session noted besides this line of its conversation.
+
+        `source` is that of the line.
+        """
+        session = source.session_id
+        said = (
+            [value for lines in self.known for value in lines.by_session.get(session, ())] if session else []
+        )
+        stems = frozenset(_word_digest(word) for word in stems_of(text)) if said else frozenset()
+        marks = [self.current(value.key) for value in said if value.value <= stems and not value.is_denied]
+        return None if None in marks else next(iter(marks), None)
 
 
 def _told(known: _Known, key: str) -> tuple[list[_Told], bool]:
@@ -412,9 +456,9 @@ def values_in(path: str, text: str) -> dict[str, tuple[StoredValue, ...]]:
                 StoredValue(
                     key=key,
                     about=_digest(*sorted(each.about)),
-                    value=frozenset(_digest(word)[:8] for word in each.value),
+                    value=frozenset(map(_word_digest, each.value)),
                     is_denied=each.is_denied,
-                    kind=_digest(each.kind)[:8] if each.kind else "",
+                    kind=_word_digest(each.kind) if each.kind else "",
                     only_adds=each.only_adds,
                 )
                 for each in said
@@ -434,6 +478,11 @@ def _digest(*words: str) -> str:
     return hashlib.sha256("\0".join(words).encode("utf-8", "replace")).hexdigest()[:_KEY_CHARS]
 
 
+@lru_cache(maxsize=4096)  # a search compares the words of its hits
+def _word_digest(word: str) -> str:
+    return _digest(word)[:8]
+
+
 def _replaced(known: _Known, marks: Sequence[Mark], stored: Sequence[StoredSource]) -> Iterator[Mark]:
     """The marks for lines that new lines of the owner replace, and for those that hold again.
 
@@ -448,10 +497,10 @@ def _replaced(known: _Known, marks: Sequence[Mark], stored: Sequence[StoredSourc
     ]
     wanted = {value.about for _, value in claims}
     there: dict[tuple[object, Audience], list[StoredValue]] = {}
-    for old in (old for month in known for old in month.stored) if claims else ():
-        for value in old.values:
-            if value.about in wanted and value.key not in new:
-                there.setdefault((value.about, old.source.audience), []).append(value)
+    for about, month in ((about, month) for about in wanted for month in known):
+        for value, audience in month.by_about.get(about, ()):
+            if value.key not in new:
+                there.setdefault((about, audience), []).append(value)
     gone = {key: mark.kind == "superseded" for mark in marks for key in mark.keys}
     for each, value in claims:
         others = there.get((value.about, each.source.audience), ())
@@ -515,13 +564,6 @@ def line_key(line: str) -> str:
     if not _WORD.search(words):
         return ""
     return hashlib.sha256(words.encode("utf-8", "replace")).hexdigest()[:_KEY_CHARS]
-
-
-def stems_of(text: str) -> frozenset[str]:
-    """The stems of the significant words of a text."""
-    from nacre.memory.text.claims import Claim  # slow, and only a flush needs it
-
-    return frozenset(Claim(text).stems)
 
 
 def to_lines(stored: Iterable[StoredSource]) -> str:
@@ -639,60 +681,3 @@ def _text_value(raw: Mapping[str, Any], name: str) -> str:
 
 def _texts(value: object) -> tuple[str, ...]:
     return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
-
-
-class LineReader(Protocol):
-    """Reads lines of notes."""
-
-    async def read(self, path: str, *, from_line: int | None = None, lines: int | None = None) -> Excerpt:
-        """Lines of a note."""
-
-
-async def attributed(
-    notes: LineReader,
-    sources: Sources,
-    report: SearchReport,
-    *,
-    as_of: date | str | None = None,
-    listeners: Audience = PRIVATE,
-) -> tuple[SearchReport, Mapping[str, tuple[SourcedLines, ...]]]:
-    """A report that knows who said what, and the sources of its hits by citation.
-
-    Lines that later lines of the owner replaced are `superseded`; what others said marks none of the owner's
-    and does not precede them. Every search of a model or the owner shows this. The sources are those of the
-    lines in the notes now, as far as `listeners` may see them; lines and hits without sources are left out,
-    and notes that cannot be read.
-    """
-    found = await sources.of_hits(report, notes, as_of)
-    told = {
-        hit.citation: visible
-        for hit, (of_hit, _) in zip(report.hits, found, strict=False)
-        if (visible := _visible_to(passages(of_hit, start_line=hit.start_line), listeners))
-    }
-    hits = tuple(_marked(hit, marks) for hit, (_, marks) in zip(report.hits, found, strict=False))
-    return owners_first(replace(report, hits=hits) if found else report, told), told
-
-
-def _marked(hit: SearchHit, marks: Sequence[Mark | None]) -> SearchHit:
-    known = {old.line for old in hit.superseded}
-    added = [
-        Superseded(line=number, by=mark.by_path)
-        for number, mark in enumerate(marks, hit.start_line)
-        if mark is not None and number not in known
-    ]
-    return replace(hit, superseded=(*hit.superseded, *added)) if added else hit
-
-
-async def _hit_lines(notes: LineReader, hit: SearchHit) -> Sequence[str]:
-    if hit.source != "memory":
-        return ()
-    count = hit.end_line - hit.start_line + 1
-    try:
-        excerpt = await notes.read(hit.path, from_line=hit.start_line, lines=count)
-    except MemoryIndexError:
-        return ()
-    return excerpt.text.split("\n")
-
-
-def _visible_to(passages: Sequence[SourcedLines], listeners: Audience) -> tuple[SourcedLines, ...]:
-    return tuple(each for each in passages if may_see(listeners, each.source.audience))

@@ -11,31 +11,23 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from shutil import which
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import lazy_loader
 import pytest
 
 from nacre import tool
 from nacre.runtime.contracts.errors import ModelAuthError
 from nacre.testing import ProviderServer, ScriptedModel, calls, fails, says
+from tests.libraries import needs
 from tests.runtime.agents import opened, write_settings
 
-pytest.importorskip("acp", reason="the extra acp is not installed")
+if TYPE_CHECKING:
+    from nacre.extensions.acp.editor import EditorAgent
 
-from acp import RequestError
-from acp.schema import (
-    AllowedOutcome,
-    BlobResourceContents,
-    DeniedOutcome,
-    EmbeddedResourceContentBlock,
-    ImageContentBlock,
-    RequestPermissionResponse,
-    ResourceContentBlock,
-    TextContentBlock,
-    TextResourceContents,
-)
-
-from nacre.extensions.acp.editor import EditorAgent
+needs("acp", why="the extra acp is not installed")
+# Its schema takes a second, and every process of a test run reads this file.
+acp = lazy_loader.load("acp")
 
 SDK = Path(__file__).parents[3] / "build/acp/node_modules/@agentclientprotocol/sdk/dist/v1/stable/acp.js"
 CLIENT = Path(__file__).with_name("client.mjs")
@@ -52,7 +44,7 @@ def order(thing: str) -> str:
 class Editor:
     """The editor's side: it keeps what it is shown, and answers questions with `outcome`."""
 
-    def __init__(self, outcome: AllowedOutcome | DeniedOutcome) -> None:
+    def __init__(self, outcome: acp.schema.AllowedOutcome | acp.schema.DeniedOutcome) -> None:
         self.outcome = outcome
         self.updates: list[Any] = []
         self.asked: list[str] = []
@@ -61,10 +53,10 @@ class Editor:
         """Shows something."""
         self.updates.append(update)
 
-    async def request_permission(self, tool_call: Any, **_more: Any) -> RequestPermissionResponse:
+    async def request_permission(self, tool_call: Any, **_more: Any) -> acp.schema.RequestPermissionResponse:
         """Asks the user."""
         self.asked.append(f"{tool_call.title} {tool_call.raw_input}")
-        return RequestPermissionResponse(outcome=self.outcome)
+        return acp.schema.RequestPermissionResponse(outcome=self.outcome)
 
     def said(self) -> str:
         """The assistant's words."""
@@ -75,10 +67,14 @@ class Editor:
 
 @asynccontextmanager
 async def connected(
-    tmp_path: Path, model: ScriptedModel, outcome: AllowedOutcome | DeniedOutcome | None = None
+    tmp_path: Path,
+    model: ScriptedModel,
+    outcome: acp.schema.AllowedOutcome | acp.schema.DeniedOutcome | None = None,
 ) -> AsyncIterator[tuple[EditorAgent, Editor]]:
     """An agent, and the editor that it talks to."""
-    editor = Editor(outcome or AllowedOutcome(outcome="selected", option_id="allow"))
+    from nacre.extensions.acp.editor import EditorAgent
+
+    editor = Editor(outcome or acp.schema.AllowedOutcome(outcome="selected", option_id="allow"))
     async with opened(tmp_path, model, tools=[order]) as agent:
         served = EditorAgent(agent)
         served.on_connect(editor)  # type: ignore[arg-type]  # what the tests use of it
@@ -87,7 +83,7 @@ async def connected(
 
 def text(words: str) -> list[Any]:
     """A prompt of words alone."""
-    return [TextContentBlock(type="text", text=words)]
+    return [acp.schema.TextContentBlock(type="text", text=words)]
 
 
 @pytest.mark.parametrize("may", [True, False])
@@ -96,7 +92,9 @@ async def test_the_editors_user_is_asked_about_a_tool(tmp_path: Path, may: bool)
     write_settings(tmp_path, ASKED)
     model = ScriptedModel(calls(("order", {"thing": "tea"})), says("All right."))
     outcome = (
-        AllowedOutcome(outcome="selected", option_id="allow") if may else DeniedOutcome(outcome="cancelled")
+        acp.schema.AllowedOutcome(outcome="selected", option_id="allow")
+        if may
+        else acp.schema.DeniedOutcome(outcome="cancelled")
     )
     async with connected(tmp_path, model, outcome) as (served, editor):
         session = await served.new_session("/")
@@ -116,16 +114,18 @@ async def test_files_and_images_of_a_prompt_are_read(tmp_path: Path) -> None:
     model = ScriptedModel(says("Seen."))
     async with connected(tmp_path, model) as (served, _editor):
         session = await served.new_session("/")
-        inside = TextResourceContents(
+        inside = acp.schema.TextResourceContents(
             uri="file:///src/a%20b.py", text="print('hello')", mime_type="text/x-python"
         )
-        blob = BlobResourceContents(uri="file:///x.bin", blob=b64encode(b"\0\1").decode())
+        blob = acp.schema.BlobResourceContents(uri="file:///x.bin", blob=b64encode(b"\0\1").decode())
         prompt = [
             *text("Explain"),
-            ResourceContentBlock(type="resource_link", name="c.py", uri="file:///c.py"),
-            EmbeddedResourceContentBlock(type="resource", resource=inside),
-            EmbeddedResourceContentBlock(type="resource", resource=blob),
-            ImageContentBlock(type="image", data=b64encode(b"no image").decode(), mime_type="image/png"),
+            acp.schema.ResourceContentBlock(type="resource_link", name="c.py", uri="file:///c.py"),
+            acp.schema.EmbeddedResourceContentBlock(type="resource", resource=inside),
+            acp.schema.EmbeddedResourceContentBlock(type="resource", resource=blob),
+            acp.schema.ImageContentBlock(
+                type="image", data=b64encode(b"no image").decode(), mime_type="image/png"
+            ),
         ]
         await served.prompt(session.session_id, prompt)
     told = str(model.requests[0].messages)
@@ -146,10 +146,10 @@ async def test_commands_failures_and_foreign_sessions(tmp_path: Path) -> None:
         named = {each.name: each for each in told.available_commands}
         assert named["help"].input is None
         assert named["rewind"].input.root.hint == "[place]"
-        with pytest.raises(RequestError, match="The key is wrong"):
+        with pytest.raises(acp.RequestError, match="The key is wrong"):
             await served.prompt(session_id, text("Hi"))
         for unknown in ("main", "agent:main:main", "editor-unknown"):
-            with pytest.raises(RequestError, match="Resource not found"):
+            with pytest.raises(acp.RequestError, match="Resource not found"):
                 await served.load_session("/", unknown)
 
 

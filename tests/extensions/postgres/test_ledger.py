@@ -23,7 +23,7 @@ from tests.runtime.ledger.ledger_contract import CHAT, PLACE, LedgerContract, Op
 
 pytestmark = pytest.mark.postgres
 NAMED = {name: text for name, text in vars(statements).items() if name.isupper() and name[0] != "_"}
-FUNCTIONS = ("RECEIVE_ALL", "RECEIVE_AND_ASK", "FINISH_ALL")
+FUNCTIONS = ("RECEIVE_ALL", "RECEIVE_AND_ASK", "FINISH_ALL", "FINISH_AND_SEND")
 """What the server does in these is not in their plan; their text names the agent in each statement."""
 STATEMENTS: dict[str, str] = {
     **{
@@ -33,8 +33,10 @@ STATEMENTS: dict[str, str] = {
     },
     **{f"{make.__name__} {name}": make(name) for name in COLUMNS for make in (all_of, none_of)},
 }
-NUMBERS = ("after", "number", "turn", "most", "fence", "restarts", "process")
-LOCKS = ("IS_HELD", "LOCK_PEOPLE", "LOCK_JOBS")
+NUMBERS = ("after", "number", "turn", "most", "fence", "restarts", "process", "before")
+NUMBERS += ("ledger_process", "ledger_fence")
+LISTS: dict[str, list[object]] = {"numbers": [1], "wanted": ["line/default"]}
+LOCKS = ("IS_HELD", "ACCOUNT_IS_HELD", "LOCK_PEOPLE", "LOCK_JOBS")
 
 
 PACE = Pace(beat_seconds=0.1)
@@ -170,7 +172,7 @@ async def test_a_statement_whose_answer_was_lost_does_nothing_twice(database_url
 
     class Twice(PostgresRows):
         async def run(self, statement: str, /, **values: object) -> list[Any]:
-            if statement in (statements.RECEIVE_ALL, statements.FINISH_ALL):
+            if statement in (statements.RECEIVE_ALL, statements.FINISH_ALL, statements.FINISH_AND_SEND):
                 calls.append((statement, values))
                 await super().run(statement, **values)
             return await super().run(statement, **values)
@@ -183,7 +185,13 @@ async def test_a_statement_whose_answer_was_lost_does_nothing_twice(database_url
         assert await ledger.receive(said(1), "k", cursor="1") is None, "another call is another message"
         await ledger.finish([received], PLACE, ["one", "two"])
         assert await unsent_parts(ledger) == {"pending": 2}
-    assert len(calls) == 3
+        more = await ledger.receive(said(2), "k", cursor="2")
+        assert more is not None
+        first = await ledger.finish([more], PLACE, ["three", "four"], sends=True)
+        assert first is not None
+        assert first.part.text == "three"
+        assert await unsent_parts(ledger) == {"pending": 3, "sending": 1}
+    assert len(calls) == 5
 
 
 async def test_a_role_is_taken_back_within_a_second(database_url: str) -> None:
@@ -262,7 +270,7 @@ def test_a_plan_stays_with_one_agent(database_url: str) -> None:
         for name, text in STATEMENTS.items():
             wanted = re.findall(r"%\((\w+)\)s", text)
             values: dict[str, Any] = {
-                each: 1 if each in NUMBERS or each.endswith("_ms") else [1] if each == "numbers" else "x"
+                each: 1 if each in NUMBERS or each.endswith("_ms") else LISTS.get(each, "x")
                 for each in wanted
             }
             row = connection.execute(f"EXPLAIN (FORMAT JSON) {text}".encode(), values).fetchone()

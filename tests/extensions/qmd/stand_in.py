@@ -8,38 +8,47 @@ from __future__ import annotations
 
 import json
 import sys
+from ast import literal_eval
 from pathlib import Path
 from typing import Any
 
 SOURCE = r"""
-import fcntl, json, os, re, signal, sys, time
-from pathlib import Path
-here = Path(__file__).parent
-with (here / "calls").open("a") as log:
-    log.write(json.dumps(sys.argv[1:]) + "\n")
-failures = here / "failures.json"
-rules = json.loads(failures.read_text()) if failures.exists() else {}
+import os, sys
+# What json and pathlib import is most of a start. What is kept is read by Python itself.
+def kept(path):
+    if not os.path.exists(path):
+        return {}
+    with open(path) as file:
+        return eval(file.read(), {"true": True})
+def keep(path, text):
+    # Others may read it at this moment: as a whole, before or after.
+    new = f"{path}.{os.getpid()}"
+    with open(new, "w") as file:
+        file.write(text)
+    os.replace(new, path)
+here = os.path.dirname(__file__)
+with open(os.path.join(here, "calls"), "a") as log:
+    log.write(f"{sys.argv[1:]}\n")
+failures = os.path.join(here, "failures.json")
+rules = kept(failures)
 for key in (" ".join(sys.argv[1:3]), sys.argv[1]):
     if (rule := rules.get(key)) and rule.get("times", 1):
         if "times" in rule:
             rule["times"] -= 1
-            failures.write_text(json.dumps(rules))
+            keep(failures, str(rules))
         if rule.get("hangs"):
+            import signal
             signal.pause()
-        if "repeat" in rule and hasattr(fcntl, "F_SETPIPE_SZ"):
+        if "repeat" in rule and sys.platform == "linux":
+            import fcntl
             # a wide pipe still has words in it when the one who reads them has had enough
             fcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 1 << 20)
         sys.stdout.write(rule.get("out", "") * rule.get("repeat", 1))
         sys.stderr.write(rule.get("err", ""))
         sys.exit(rule.get("code", 0))
-config = Path(os.environ["QMD_CONFIG_DIR"]) / "stand-in.json"
-made = json.loads(config.read_text()) if config.exists() else {}
+config = os.path.join(os.environ["QMD_CONFIG_DIR"], "stand-in.json")
+made = kept(config)
 command = sys.argv[1]
-def keep(made):
-    # Others may read it at this moment: as a whole, before or after.
-    new = config.with_name(f"{os.getpid()}.tmp")
-    new.write_text(json.dumps(made))
-    new.replace(config)
 if sys.argv[1:3] == ["collection", "list"]:
     print(f"Collections ({len(made)}):\n")
     for name, (path, mask) in made.items():
@@ -50,15 +59,17 @@ elif sys.argv[1:3] == ["collection", "add"]:
         print(f"Collection '{name}' already exists.", file=sys.stderr)
         sys.exit(1)
     made[name] = [path, mask]
-    keep(made)
+    keep(config, str(made).replace("'", '"'))
 elif sys.argv[1:3] == ["collection", "remove"]:
     made.pop(sys.argv[3], None)
-    keep(made)
+    keep(config, str(made).replace("'", '"'))
 elif command in ("search", "vsearch", "query"):
     _, query, _, _, most, _, name = sys.argv[1:]
     if name not in made:
         print(f"Collection not found: {name}", file=sys.stderr)
         sys.exit(1)
+    import json
+    from pathlib import Path
     root, mask = made[name]
     found = []
     for file in sorted(Path(root).glob(mask)):
@@ -98,7 +109,7 @@ class StandIn:
         """The arguments of each call so far, of one command if named."""
         log = self._folder / "calls"
         lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
-        return [call for line in lines if (call := json.loads(line))[0] == command or not command]
+        return [call for line in lines if (call := literal_eval(line))[0] == command or not command]
 
 
 def hit(file: str, snippet: str = "@@ -1,1 @@\nforged words", **changes: Any) -> dict[str, Any]:

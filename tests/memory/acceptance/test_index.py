@@ -75,7 +75,7 @@ async def test_a_rebuild_that_fails_leaves_the_old_index(tmp_path: Path) -> None
     assert (during.files, during.chunks) == (before.files, before.chunks) == (3, 3)
     assert (await engine.search("alpha")).hits[0].path == "memory/2026-01-12.md"
     source.broken = False
-    assert (await engine.sync(reason="cli")).rebuilt == "the last rebuild was cut off"
+    assert (await engine.sync(reason="cli")).rebuilt
     after = await engine.status()
     assert (after.files, after.chunks, after.dirty) == (3, 3, False)
     assert not list((tmp_path / "state").glob("*.rebuild*"))

@@ -144,7 +144,7 @@ async def test_an_index_with_words_cut_otherwise_is_built_again_by_itself(tmp_pa
             status = await engine.status()
     await engine.close()
 
-    assert "rebuilds the index, because lexical changed" in problem
+    assert "lexical" in problem
     assert (status.identity_problem, status.files) == ("", len(SEAMS))
     assert status.identity["identity.lexical"].startswith(f"{LEXICAL_VERSION}:")
 

@@ -305,6 +305,14 @@ async def test_a_change_is_told_in_other_words_than_the_question(
             "Nimmt Tropfen gegen Husten, Eukalin.",
             "{} verträgt Eukalin nicht, es gab Salvin.",
         ),
+        # The name stands behind an elision.
+        (
+            "Où est le double des clés d'Odile ?",
+            "Odile",
+            "Fatou",
+            "Le double des clés est chez le gardien.",
+            "{} a repris le double des clés au gardien.",
+        ),
         # Of the pairs of characters in the question, the notes have two.
         ("大伟开什么车？", "大伟", "国强", "开一辆本田。", "{}卖了本田，换了比亚迪。"),
         (

@@ -118,9 +118,7 @@ async def test_a_judge_reads_the_rubric_and_the_conversation(answer: str, value:
     run = CaseRun(case=CASES[1], replies=("Four metres.",))
     assert await judged(judge, "Is it polite?")(run) == Score(value=value, why=why)
     (request,) = judge.requests
-    assert request.system.stable.startswith(
-        "Is it polite?\n\nBegin your answer with `yes`, `no`, or a number"
-    )
+    assert request.system.stable.startswith("Is it polite?\n\n")
     assert message_text(request.messages[0]) == "> How deep is Lajes?\n\nFour metres."
 
 

@@ -48,9 +48,8 @@ async def test_a_flush_leaves_out_what_was_taken_back(tmp_path: Path, how: str) 
         assert "- Buy sugar." in log_of(tmp_path)
         assert "555" not in log_of(tmp_path) + flushed.notes
         told = message_text(model.requests[-2].messages[-1])
-        assert told == (
-            f"Appended to {TODAY}. Left out what the owner rejected before: 1. Do not write it again."
-        )
+        assert TODAY in told
+        assert "555" not in told
 
 
 async def test_the_offline_extract_leaves_it_out(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_third_party_package_is_built_installed_and_brings_one_of_each(tmp_pat
     came = told(tmp_path, site, *said)
     again = run_nacre(tmp_path, "send", "-m", "/status", PYTHONPATH=str(site))
 
-    assert (off["state"], off["reason"]) == ("off", "plugins.slots.memory is memory-core")
+    assert (off["state"], "plugins.slots.memory" in off["reason"]) == ("off", True)
     assert (found["tides"]["state"], found["tides"]["version"]) == ("on", "1.2.0")
     assert found["memory-core"]["state"] == "off"
     assert (came["tools"], came["memory_tools"]) == (["tide_log", "tide"], [])

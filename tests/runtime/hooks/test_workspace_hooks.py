@@ -186,7 +186,7 @@ async def test_no_file_tool_reads_a_state_folder(tmp_path: Path) -> None:
 
     _, results = await _said(state, workspace, (*reads, *lists, mine, says("Done.")))
 
-    assert ["belongs to a program" in text for text in results] == [True] * 6 + [False], results
+    assert [text == "mine" for text in results] == [False] * 6 + [True], results
     assert secret not in str(results)
 
 

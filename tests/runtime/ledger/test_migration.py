@@ -49,7 +49,8 @@ async def test_the_second_version_knows_where_its_owner_wrote(tmp_path: Path) ->
         newer = replace(main, account="second", message_id="1")
         await ledger.receive(newer, "agent:main:main", agent_id="main")
         both = await ledger.owner_chats("main")
-        choices = await Choices.load(ledger)
+        choices = Choices(ledger)
+        await choices.load()
     finally:
         await ledger.close()
 

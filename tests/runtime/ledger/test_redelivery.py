@@ -134,7 +134,7 @@ async def test_a_command_is_not_carried_out_twice(tmp_path: Path) -> None:
         status = await agent.respond(said("/status"))
 
     assert reply is not None
-    assert reply.text.startswith("The program ended when /new was given")
+    assert "/new" in reply.text
     assert status is not None
     assert status.session_id == transcript_file(tmp_path).stem
 

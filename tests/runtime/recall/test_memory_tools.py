@@ -353,6 +353,43 @@ async def test_a_copy_in_other_words_is_superseded_too(tmp_path: Path) -> None:
     assert (len(hits), marked) == (5, ["2026-01-20", "2026-01-21"])
 
 
+CITIES = ("Oulu", "Turku", "Brno", "Lyon", "Cork", "Padua")
+
+
+def _six_cities() -> list[tuple[str, str, Literal["owner", "tool"]]]:
+    """Six cities of one person, noted over six years beside the cities of 160 others."""
+    others = [
+        (f"{2026 + at % 6}-{1 + at % 12:02}-05", f"- {name}{chr(97 + at // 8)}'s city: Bonn", "owner")
+        for at, name in enumerate(("Ada", "Bo", "Cy", "Di", "Ed", "Flo", "Gus", "Hal") * 20)
+    ]
+    asked = "\n  - Where does Anna live?"
+    lived = [
+        (f"{2026 + at}-07-10", f"- Anna's city: {city}{asked if at < 5 else ''}", "owner")
+        for at, city in enumerate(CITIES)
+    ]
+    seen = [(f"2031-08-{day}", f"- Met Anna, day {day}.", "owner") for day in range(10, 30)]
+    return [*others, *lived, *seen]  # type: ignore[list-item]  # the days are texts
+
+
+async def test_the_sixth_city_of_a_friend_is_found_by_the_mark_of_the_fifth(tmp_path: Path) -> None:
+    """The line that holds now stands before those that it replaced, however many fit the question better."""
+    hits = await _found(tmp_path, "Where does Anna live?", *_six_cities())
+    cities = [(city, "superseded" in hit) for hit in hits for city in CITIES if city in hit["snippet"]]
+
+    assert cities[0] == ("Padua", False)
+    assert len(cities) > 1
+    assert all(is_marked for _, is_marked in cities[1:])
+    assert len(hits) == 6
+
+
+@pytest.mark.parametrize("query", ["Where did Anna live before?", "Lyon", "Does Anna live in Lyon?"])
+async def test_who_asks_for_an_old_value_finds_it_first(tmp_path: Path, query: str) -> None:
+    """By its words, or by a question about the past; what holds now takes no place before it."""
+    hits = await _found(tmp_path, query, *_six_cities())
+
+    assert next(city for hit in hits for city in CITIES if city in hit["snippet"]) != "Padua"
+
+
 @pytest.mark.covers("SEED-3")
 async def test_a_new_session_brings_the_index_up_to_date(tmp_path: Path) -> None:
     """SEED-3: with nobody watching and searches that do not look, the first turn of a session does."""

@@ -51,10 +51,10 @@ async def test_a_transcript_that_is_gone_is_told(tmp_path: Path) -> None:
     model = ScriptedModel(says("one"), says("two"))
     async with opened(tmp_path, model) as agent:
         await agent.respond(said("the bees are back"))
-        transcript_file(tmp_path).unlink()
+        (gone := transcript_file(tmp_path)).unlink()
         events = await events_of(agent, said("hi"))
 
-    assert "is missing, so the session starts again" in warnings(events)[0]
+    assert gone.name in warnings(events)[0]
     assert isinstance(events[-1], ReplyReady)
     assert [message_text(message) for message in model.requests[-1].messages] == ["hi"]
 

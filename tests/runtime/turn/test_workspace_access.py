@@ -91,10 +91,8 @@ async def test_read_only_shows_notes_and_refuses_to_change_them(tmp_path: Path) 
     model.assert_complete()
 
     results = [message for message in model.requests[-1].messages if isinstance(message, ToolResultMessage)]
-    assert [message_text(result) for result in results[:3]] == [
-        f"{path} cannot be written: the owner's settings make the workspace read-only here."
-        for path in ("a.md", TODAY, TODAY)
-    ]
+    refusals = [message_text(result) for result in results[:3]]
+    assert all(path in told for path, told in zip(("a.md", TODAY, TODAY), refusals, strict=True))
     assert [result.is_error for result in results] == [True, True, True, False]
     assert "Wren" in message_text(results[3])
     assert [tool.name for tool in model.requests[0].tools] == list(EVERY_TOOL)
@@ -124,9 +122,8 @@ async def test_without_access_no_note_is_seen(tmp_path: Path) -> None:
     assert "Dry humour." in model.requests[0].system.stable
     assert "can be neither read nor changed" in model.requests[0].system.stable
     [result] = [message for message in model.requests[-1].messages if isinstance(message, ToolResultMessage)]
-    assert message_text(result) == (
-        "MEMORY.md cannot be read: the owner's settings keep the workspace from this conversation."
-    )
+    assert result.is_error
+    assert "MEMORY.md" in message_text(result)
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,8 @@ async def test_an_entry_of_a_wrong_shape_is_told(tmp_path: Path) -> None:
     path = written(tmp_path, to_line(HEADER), line("a", None, "one"), odd, line("c", "b", "two"))
     journal = await opened(path)
     assert (said(journal.tree.branch()), len(journal.tree.entries)) == (["one", "two"], 3)
-    assert journal.notices == ("The entry 'b' of type 'message' cannot be read, so models do not see it.",)
+    [notice] = journal.notices
+    assert "'b'" in notice
 
 
 async def test_foreign_line_ends_and_a_byte_order_mark_are_read(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -31,17 +31,29 @@ def settings(provider: ProviderServer, chats: int) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def gateway(state_dir: Path, url: str, port: int) -> AsyncIterator[Gateway]:
-    """An open gateway that leaves its turns to workers."""
+async def gateway(
+    state_dir: Path, url: str, port: int, *, shares: Mapping[str, int] | None = None
+) -> AsyncIterator[Gateway]:
+    """An open gateway that leaves its turns to workers; it may share accounts, each with a port."""
     environment = {"HOME": str(state_dir), "NACRE_DATABASE_URL": url}
     config = load_config(environment, state_dir=state_dir)
     now = system_clock(None)
     agent = await Agent.open(state_dir=state_dir, environment=environment, watch=False)
     async with agent, handed_over(config) as runner:
         agents = BoundAgents([agent], agent.settings)
-        bridges = [LineBridge(port)]
+        bridges = [LineBridge(port)] if shares is None else list(map(_bridge(shares), shares))
         opening = Gateway.open(
-            agents, bridges, state_dir=state_dir, ledger=ledger_of(config), now=now, runner=runner
+            agents,
+            bridges,
+            state_dir=state_dir,
+            ledger=ledger_of(config),
+            now=now,
+            runner=runner,
+            make_bridge=None if shares is None else lambda account: _bridge(shares)(account[1]),
         )
         async with await opening as opened:
             yield opened
+
+
+def _bridge(ports: Mapping[str, int]) -> Callable[[str], LineBridge]:
+    return lambda account: LineBridge(ports[account], account=account)

@@ -139,6 +139,50 @@ async def test_without_a_worker_the_gateway_answers(tmp_path: Path, database_url
     assert await rows(database_url, TURNS) == []
 
 
+async def test_a_client_is_told_when_the_last_worker_dies(tmp_path: Path, database_url: str) -> None:
+    """Some seconds after its silence; a worker that comes later does not answer what was given up."""
+    async with AsyncExitStack() as stack:
+        page, http, _ = await stack.enter_async_context(
+            reached(tmp_path, database_url, lambda _: wire.stall(SAID), has_worker=False)
+        )
+        async with with_worker(page, database_url):
+            asking = asyncio.create_task(http.post("/chat/completions", json=HELLO))
+            while await rows(database_url, TURNS) != [("running",)]:  # noqa: ASYNC110 - the database says when
+                await asyncio.sleep(0)
+        answer = await asking
+        while await rows(database_url, TURNS) != [("done",)]:  # noqa: ASYNC110 - the database says when
+            await asyncio.sleep(0)
+    assert answer.status_code == 502
+    assert answer.json()["error"]["message"].startswith("The last worker ended")
+
+
+async def test_what_is_refused_changes_no_conversation(tmp_path: Path, database_url: str) -> None:
+    """A client that asks again from an earlier place, and the page's button to resume, of a paused agent."""
+    answers = iter(["One.", "Two."])
+    database = Database(database_url)
+    kept: LiteralString = "SELECT agent, key, line FROM session_lines ORDER BY key"
+    lines: LiteralString = "SELECT count(*) FROM transcript_lines"
+    reaching = reached(tmp_path, database_url, lambda _: wire.reply(next(answers, "More.")), has_worker=False)
+    async with reaching as (_, http, browser):
+
+        async def ask(*texts: str) -> int:
+            roles = ("user", "assistant")
+            said = [{"role": roles[at % 2], "content": text} for at, text in enumerate(texts)]
+            body = {"model": "main", "user": "talk", "messages": said}
+            return int((await http.post("/chat/completions", json=body)).status_code)
+
+        assert await ask("hello") == 200
+        assert await ask("hello", "One.", "more") == 200
+        await browser.say("of the page", reply=None)
+        before = await rows(database_url, kept), await rows(database_url, lines)
+        await pause(database, "main", is_paused=True)
+        assert await ask("hello", "One.", "something else") == 503
+        shown = await browser.post("/sessions/agent:main:main/resume")
+        assert "is paused" in shown.text
+        assert (await rows(database_url, kept), await rows(database_url, lines)) == before
+    await database.close()
+
+
 @pytest.mark.parametrize("has_worker", [True, False])
 async def test_pause_and_limits_hold_over_http(
     tmp_path: Path, database_url: str, *, has_worker: bool

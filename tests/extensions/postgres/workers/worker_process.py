@@ -33,7 +33,7 @@ def started(
 
 
 def gateway_started(state_dir: Path, database_url: str, port: int) -> BaseProcess:
-    """A gateway that runs, with the line server at a port as its channel."""
+    """A gateway that runs as `nacre serve` does, with the line server at a port as its channel."""
     return _started(partial(_serve, port), state_dir, database_url)
 
 
@@ -55,7 +55,7 @@ def _run(main: Main, state_dir: Path, database_url: str) -> None:
 
 async def _serve(port: int, state_dir: Path, database_url: str) -> None:
     database = shared_database(database_url, pace=PACE)  # the gateway's, too
-    async with gateway(state_dir, database_url, port):
+    async with gateway(state_dir, database_url, port, shares={"default": port}):
         await asyncio.Event().wait()
     await database.close()
 

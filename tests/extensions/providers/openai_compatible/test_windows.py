@@ -127,7 +127,7 @@ async def test_an_answer_that_repeats_itself_is_stopped(server: ProviderServer) 
     kept = message_text(stopped)
     assert kept.startswith("A beginning. The user is asking for help. ")
     assert len(kept) < len("A beginning. " + "The user is asking for help. " * 3)
-    assert "repeated itself without end" in (stopped.error_message or "")
+    assert stopped.error_message
     assert isinstance(whole, AssistantMessage)
     assert (whole.stop_reason, whole.error_message) == ("stop", None)
 

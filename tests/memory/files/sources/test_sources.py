@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from nacre.memory.contracts.errors import ReadRefused
-from nacre.memory.contracts.records import Excerpt, SearchHit, SearchReport
+from nacre.memory.contracts.records import Excerpt, SearchHit, SearchReport, Superseded
 from nacre.memory.contracts.workspace import PathOutsideRoot
+from nacre.memory.files.sources.attribution import attributed
 from nacre.memory.files.sources.source import PRIVATE, Source, passages, source_text
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import (
     SourceOf,
     Sources,
     StoredSource,
-    attributed,
     line_key,
     to_lines,
     without_keys,
@@ -308,6 +308,19 @@ async def test_what_the_owner_denies_is_out_of_date(root: Path) -> None:
     ]
 
 
+async def test_what_there_is_none_of_is_out_of_date(root: Path) -> None:
+    """ "None" names no value, and retires each one that the thing had; a new one retires it again."""
+    await by(root, MINE).append(LOG, "- Anna's boat: Petrel\n- Max's boat: Petrel")
+    await by(root, MINE).append("memory/2026-05-02.md", "- Anna's boat: none; 'Petrel' was a mistake")
+    lines = ("- Anna's boat: Petrel", "- Max's boat: Petrel", "- Anna's boat: none; 'Petrel' was a mistake")
+
+    assert await _out_of_date(root, *lines) == ["memory/2026-05-02.md", "", ""]
+
+    await by(root, MINE).append("memory/2026-06-02.md", "- Anna's boat: Osprey")
+
+    assert await _out_of_date(root, *lines) == ["memory/2026-05-02.md", "", "memory/2026-06-02.md"]
+
+
 async def test_forgetting_a_line_leaves_no_digest_of_it(root: Path) -> None:
     """Also none in the values and marks that were made of it."""
     await by(root, MINE).append(LOG, "- My city: Lisbon")
@@ -352,6 +365,48 @@ async def test_the_notes_of_a_search_are_read_in_one_step(root: Path) -> None:
 
     found = {citation: [each.source for each in lines] for citation, lines in told.items()}
     assert found == {f"{LOG}#L2": [PAGE], "MEMORY.md#L1": [MINE], "/elsewhere.md#L1": [PAGE]}
+
+
+def _asked(path: str, line: int, *, old: str = "") -> SearchHit:
+    marks = (Superseded(line=line, by=old),) if old else ()
+    return replace(_hit(path, line), asked=((line, ()),), superseded=marks)
+
+
+async def _marked(root: Path, *hits: SearchHit) -> dict[str, str]:
+    """By citation, what supersedes the lines of such hits."""
+    report = SearchReport(hits=hits, mode="lexical")
+    found, _ = await attributed(_Outside(), Sources(opened(root)), report)
+    return {hit.citation: old.by for hit in found.hits for old in hit.superseded}
+
+
+async def test_a_quoted_message_is_out_of_date_with_the_note_of_it(root: Path) -> None:
+    """Of the same session, if all that was noted of the message is; not one of another session."""
+    said = replace(MINE, written_by="hook", said_by=("owner",))
+    talk = "memory/2026-03-14-talk.md"
+    await by(root, MINE).append(LOG, "- Ada's city: Kiel\n- Ada's boat: Petrel")
+    await by(root, said).append(talk, "> User: Ada left Bonn and lives in Kiel.\n> User: Petrel, Kiel!")
+    await by(root, replace(said, session_id="2")).append(talk, "> User: Kiel again, for Ada.")
+    assert await _marked(root, *(_asked(talk, at) for at in (1, 2, 3))) == {}
+
+    await by(root, MINE).append("memory/2026-05-02.md", "- Ada's city: Graz")
+
+    assert await _marked(root, *(_asked(talk, at) for at in (1, 2, 3))) == {
+        f"{talk}#L1": "memory/2026-05-02.md"
+    }
+
+
+async def test_what_is_so_again_is_not_out_of_date(root: Path) -> None:
+    """A search sees a later line that says otherwise, and not that the owner has gone back since."""
+    for day, value in (("2026-03-14", "tea"), ("2026-05-02", "cola"), ("2026-06-02", "tea")):
+        source = replace(MINE, at=f"{day}T10:00:00+01:00")
+        await by(root, source).append(f"memory/{day}.md", f"- My drink: {value}, since {day}")
+    old = _asked(LOG, 1, old="memory/2026-05-02.md#L1")
+
+    assert await _marked(root, old) == {}
+    assert (
+        await _marked(root, replace(old, superseded=(Superseded(line=1, by="memory/2026-07-02.md#L1"),)))
+        != {}
+    )
 
 
 async def test_what_is_said_every_day_is_looked_up_as_fast(root: Path) -> None:

@@ -171,7 +171,8 @@ async def test_a_failure_leaves_the_usual_order_and_is_told(
     deep = await engine.status(deep=True)
     await engine.close()
     assert report.hits == again.hits == usual.hits
-    assert report.degraded == again.degraded == f"The hits stand in their usual order. {problem}"
+    assert report.degraded == again.degraded
+    assert problem in report.degraded
     assert report.reranked_by == ""
     assert status.reranker_problem == problem
     assert asked == 1

@@ -1,6 +1,6 @@
 """What `nacre serve` adds to a streamed answer, with many clients at once, beside the bare provider.
 
-    python -m benchmarks.beside.doors [--clients 200] [--tokens 100] [--a-second 20]
+    python -m benchmarks.beside.many_streams [--clients 200] [--tokens 100] [--a-second 20]
 
 A provider on loopback, in a process of its own, sends each client so many tokens at that pace. The same
 clients, in this process, ask it first itself and then through `/v1/chat/completions` of a `nacre serve`,
@@ -172,7 +172,7 @@ def _cpu_seconds(pid: int) -> float:
 def measure(clients: int, tokens: int, a_second: float) -> None:
     """Prints a line for the provider, one for the server, and what the server added."""
     provider_port, port = free_port(), free_port()
-    this = [sys.executable, "-m", "benchmarks.beside.doors"]
+    this = [sys.executable, "-m", "benchmarks.beside.many_streams"]
     providing = [*this, "--provide", str(provider_port), "--tokens", str(tokens), "--a-second", str(a_second)]
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder) / ".nacre"

@@ -1,0 +1,285 @@
+"""A search report that knows who said its lines, and what the owner said later in place of them.
+
+A search compares texts. What is stored of the lines says more: a marked line is `superseded` wherever it is
+found, and the line that holds now stands before it, however far behind the search had it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+from typing import NamedTuple, Protocol, TypeAlias
+
+from nacre.memory.contracts.errors import MemoryIndexError
+from nacre.memory.contracts.notes import NoteBytes
+from nacre.memory.contracts.records import Address, Excerpt, SearchHit, SearchReport, Superseded, citation
+from nacre.memory.files.sources.source import (
+    PRIVATE,
+    Audience,
+    Source,
+    SourcedLines,
+    may_see,
+    passages,
+)
+from nacre.memory.files.sources.sources import Mark, Sources, Stored, line_key
+
+ALIKE = 0.85
+"""The share of its score from which another hit is about as good."""
+
+MOST_FOLLOWED = 2
+"""How many lines that hold now may join the hits of one search."""
+
+_POSSESSIVE = re.compile(r"([^\W_]+)['\u2019]s\b")
+
+Attributed: TypeAlias = tuple[SearchReport, Mapping[str, tuple[SourcedLines, ...]]]
+
+
+class LineReader(Protocol):
+    """Reads lines of notes."""
+
+    async def read(self, path: str, *, from_line: int | None = None, lines: int | None = None) -> Excerpt:
+        """Lines of a note."""
+
+
+class _Shown(NamedTuple):
+    """A hit and its lines, as the note is now."""
+
+    hit: SearchHit
+    lines: Sequence[str]
+
+    def asked(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """The lines that the question is about, and the words of the question in each."""
+        words = dict(self.hit.asked)
+        for number, line in enumerate(self.lines, self.hit.start_line):
+            if number in words:
+                yield line, words[number]
+
+
+async def attributed(
+    notes: LineReader,
+    sources: Sources,
+    report: SearchReport,
+    *,
+    as_of: date | str | None = None,
+    listeners: Audience = PRIVATE,
+) -> Attributed:
+    """A report that knows who said what, and the sources of its hits by citation.
+
+    Lines that later lines of the owner replaced are `superseded`, and the line that holds now stands before
+    one that the question is about; what others said marks none of the owner's and does not precede them.
+    Every search of a model or the owner shows this. The sources are those of the lines in the notes now, as
+    far as `listeners` may see them; lines and hits without sources are left out, and notes that cannot be
+    read.
+    """
+    stored = await sources.stored(as_of)
+    if stored.is_empty():
+        return _owners_first(report, {}), {}
+    shown = await _shown(notes, sources, report.hits)
+    shown = await _with_current(shown, stored, sources, notes, listeners)
+    shown = shown[: max(len(report.hits), report.max_results)]
+    told: dict[str, tuple[SourcedLines, ...]] = {}
+    hits: list[SearchHit] = []
+    for each in shown:
+        found = stored.sources(each.hit.path, each.lines)
+        hits.append(_marked(each, found, stored))
+        if visible := _visible_to(passages(found, start_line=each.hit.start_line), listeners):
+            told[each.hit.citation] = visible
+    return _owners_first(replace(report, hits=tuple(hits)), told), told
+
+
+async def _shown(notes: LineReader, sources: Sources, hits: Sequence[SearchHit]) -> list[_Shown]:
+    from nacre.memory.text.chunker import decode_markdown  # slow, and only a search needs it
+
+    # The notes of the workspace are read in one step.
+    found = await sources.workspace.read_notes(list({hit.path for hit in hits if hit.source == "memory"}))
+    whole = {at: decode_markdown(note.data) for at, note in found.items() if isinstance(note, NoteBytes)}
+    return [
+        _Shown(
+            hit,
+            whole[hit.path][hit.start_line - 1 : hit.end_line]
+            if hit.path in whole
+            else await _hit_lines(notes, hit),
+        )
+        for hit in hits
+    ]
+
+
+async def _hit_lines(notes: LineReader, hit: SearchHit) -> Sequence[str]:
+    if hit.source != "memory":
+        return ()
+    count = hit.end_line - hit.start_line + 1
+    try:
+        excerpt = await notes.read(hit.path, from_line=hit.start_line, lines=count)
+    except MemoryIndexError:
+        return ()
+    return excerpt.text.split("\n")
+
+
+async def _with_current(
+    shown: Sequence[_Shown], stored: Stored, sources: Sources, notes: LineReader, listeners: Audience
+) -> list[_Shown]:
+    """The hits with the lines that hold now before those that they replaced.
+
+    Who asks for a value finds the line with it, whatever holds now.
+    """
+    found, followed = list(shown), set[str]()
+    for old, line, words in [(each, *asked) for each in shown for asked in each.asked()]:
+        mark = stored.current(line_key(line))
+        if mark is None or mark.by_key in followed or len(followed) == MOST_FOLLOWED:
+            continue
+        followed.add(mark.by_key)
+        now = next((each for each in found if mark.by_key in map(line_key, each.lines)), None)
+        if now is None:
+            now = await _line_of(mark, old.hit, sources, notes)
+            source = stored.sources(now.hit.path, now.lines)[0] if now is not None else None
+            if now is None or source is None or not may_see(listeners, source.audience):
+                continue
+            if not _has_words(now.hit.snippet, words):
+                continue
+        elif found.index(now) <= found.index(old):
+            continue
+        else:
+            found.remove(now)
+        found.insert(found.index(old), now._replace(hit=replace(now.hit, score=old.hit.score)))
+    return found
+
+
+def _has_words(line: str, words: Sequence[str]) -> bool:
+    from nacre.memory.text.claims import claim_of
+
+    return len(claim_of(line).having(words, denied=False)) == len(words)
+
+
+async def _line_of(mark: Mark, old: SearchHit, sources: Sources, notes: LineReader) -> _Shown | None:
+    """The line that a mark names, as a hit; `None` where it is not there any more, or may not be read."""
+    from nacre.memory.text.chunker import decode_markdown
+
+    note = (await sources.workspace.read_notes([mark.by_path]))[mark.by_path]
+    lines = decode_markdown(note.data) if isinstance(note, NoteBytes) else []
+    number = next((at for at, line in enumerate(lines, 1) if line_key(line) == mark.by_key), 0)
+    hit = SearchHit(
+        path=mark.by_path,
+        start_line=number,
+        end_line=number,
+        score=old.score,
+        snippet=lines[number - 1] if number else "",
+        source="memory",
+        citation=citation(mark.by_path, number, number),
+    )
+    if not number or list(await _hit_lines(notes, hit)) != [hit.snippet]:
+        return None
+    return _Shown(hit, [hit.snippet])
+
+
+def _marked(shown: _Shown, found: Sequence[Source | None], stored: Stored) -> SearchHit:
+    hit = shown.hit
+    marks, asked = {old.line: old for old in hit.superseded}, dict(hit.asked)
+    for number, (line, source) in enumerate(zip(shown.lines, found, strict=True), hit.start_line):
+        mark = stored.last.get(line_key(line))
+        if mark is None and number in asked and source is not None and source.said_by == ("owner",):
+            mark = stored.retired(source, line)
+        if mark is not None and mark.kind == "superseded":
+            marks.setdefault(number, Superseded(line=number, by=mark.by_path))
+        elif mark is not None and number in marks and _is_before(marks[number].by, mark.at):
+            del marks[number]  # it has been so again since
+    return replace(hit, superseded=tuple(marks[number] for number in sorted(marks)))
+
+
+def _is_before(place: str, at: str) -> bool:
+    """Whether a cited note is of an earlier day than an ISO time."""
+    from nacre.memory.text.chunker import day_in_path
+
+    day = day_in_path(place.partition("#")[0])
+    return day is not None and day.isoformat() < at[:10]
+
+
+def _visible_to(passages: Sequence[SourcedLines], listeners: Audience) -> tuple[SourcedLines, ...]:
+    return tuple(each for each in passages if may_see(listeners, each.source.audience))
+
+
+def _owners_first(report: SearchReport, lines: Mapping[str, Sequence[SourcedLines]]) -> SearchReport:
+    """The report without what others' words would supersede of the owner's.
+
+    A search compares texts, and does not know who said them: `lines` are the sources of each hit by its
+    citation. A hit that only others said stands behind the owner's hits that are about as good.
+    """
+    foreign = {
+        citation(hit.path, number, number)
+        for hit in report.hits
+        for each in lines.get(hit.citation, ())
+        if not each.source.is_owners_word
+        for number in range(each.start_line, each.end_line + 1)
+    }
+    hits = [_without_marks(hit, foreign) for hit in report.hits] if foreign else list(report.hits)
+    for hit in reversed(hits[:]):
+        said = [each.source for each in lines.get(hit.citation, ())]
+        if said and not any("owner" in source.said_by for source in said):
+            better = [each for each in hits if each is not hit and each.score >= ALIKE * hit.score]
+            at, last = hits.index(hit), max((hits.index(each) for each in better), default=-1)
+            if last > at:
+                hits.insert(last, replace(hits.pop(at), score=min(hit.score, hits[last - 1].score)))
+    return replace(report, hits=tuple(_with_marked_copies(hits)))
+
+
+def _with_marked_copies(hits: Sequence[SearchHit]) -> list[SearchHit]:
+    """The hits with marks also on lines that say a superseded value in other words.
+
+    "Ada lives in Kiel" is a copy of "Ada's city: Kiel" if a hit has "Ada's city: Graz" without a mark.
+    """
+    from nacre.memory.text.chunker import day_in_path
+    from nacre.memory.text.claims import Claim, addresses
+
+    marks: dict[str, dict[int, Superseded]] = {
+        hit.citation: {old.line: old for old in hit.superseded} for hit in hits
+    }
+    if not any(marks.values()):
+        return list(hits)
+    lines = [each for hit in hits for each in _numbered(hit)]
+    owned = [
+        (owner[1].casefold(), text, day_in_path(hit.path), marks[hit.citation].get(number))
+        for hit, number, text in lines
+        if (owner := _POSSESSIVE.search(text))
+    ]
+    replaced = {name for name, _, _, mark in owned if mark is not None}
+    said: list[tuple[str, Address, date | None, Superseded | None]] = [
+        (name, address, day, mark)
+        for name, text, day, mark in owned
+        if name in replaced
+        for address in addresses(text)
+    ]
+    changes = [
+        (name, old.value, new.value, day, mark)
+        for _, old, _, mark in said
+        for name, new, day, other in said
+        if mark is not None and other is None and day is not None and new.replaces(old)
+    ]
+    for hit, number, text in lines if changes else ():
+        told, folded = day_in_path(hit.path), text.casefold()
+        later = [change for change in changes if told and told <= change[3] and change[0] in folded]
+        stems = Claim(text).stems.keys() if later else frozenset()
+        for _, was, now, _, mark in later:
+            if was <= stems and not now & stems:
+                marks[hit.citation].setdefault(number, replace(mark, line=number))
+    return [
+        replace(hit, superseded=tuple(found[line] for line in sorted(found)))
+        for hit in hits
+        for found in (marks[hit.citation],)
+    ]
+
+
+def _numbered(hit: SearchHit) -> list[tuple[SearchHit, int, str]]:
+    """The lines of a hit that is shown as a whole, with their numbers."""
+    lines = hit.snippet.split("\n")
+    is_whole = len(lines) == hit.end_line - hit.start_line + 1
+    return [(hit, number, text) for number, text in enumerate(lines, hit.start_line)] if is_whole else []
+
+
+def _without_marks(hit: SearchHit, foreign: Collection[str]) -> SearchHit:
+    kept = tuple(
+        old
+        for old in hit.superseded
+        if old.by not in foreign or citation(hit.path, old.line, old.line) in foreign
+    )
+    return hit if len(kept) == len(hit.superseded) else replace(hit, superseded=kept)
