@@ -37,8 +37,8 @@ LIMITS = {
     "depth: plain turn": 14,
     "files that one file imports": 73,
     "members that only forward": 15,
-    "lines: everything": 111_950,
-    "lines: core": 72_750,
+    "lines: everything": 112_950,
+    "lines: core": 73_400,
     "imports from the core into extensions": 0,
 }
 """The most that `--check` allows. A limit is lowered when it can be; only a feature may raise the lines."""
