@@ -1,9 +1,9 @@
 """Consolidation while the agent is idle: one proposal a day from the logs of the days that are over.
 
 Whether there is anything to do is decided without a model: nothing is asked on a day without new lines. The
-proposal is the one of `nacre memory tidy`, and of `nacre memory reflect` if there is a bank. It waits in the
-review queue, or is written as one commit. A file in the agent's folder says which days are done:
-`FORMAT_VERSION`.
+proposal is the one of `nacre memory tidy`, with lines for pages about one thing (`topics.py`), and of
+`nacre memory reflect` if there is a bank. It waits in the review queue, or is written as one commit. A file
+in the agent's folder says which days are done: `FORMAT_VERSION`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -164,6 +165,7 @@ class Consolidation:
         from nacre.extensions.curation.model_edits import new_places
         from nacre.extensions.curation.notes import read_tidy_notes, without_rejected, without_repeats
         from nacre.extensions.curation.reflection import propose_bank
+        from nacre.extensions.curation.topics import read_topics, topic_notes
 
         notes = await read_tidy_notes(workspace, after=after, before=before)
         text = notes.curated or ""
@@ -171,15 +173,17 @@ class Consolidation:
         if new_places(notes):
             from nacre.extensions.curation.model_edits import edits_by_model
 
+            notes = replace(notes, pages=await read_topics(workspace))
             answer = await edits_by_model(
                 self._config, notes, self._now, most_calls=MOST_CALLS, open_model=self._open_model
             )
             edits += answer.edits
         wanted = await without_rejected(workspace, notes.path, edits)
-        note = redacted(tidied(notes.path, notes.curated, wanted))
+        note = redacted(tidied(notes.path, notes.curated, [edit for edit in wanted if not edit.page]))
+        topics = map(redacted, topic_notes(wanted, notes.pages or {}, note.after))
         bank = await propose_bank(workspace) if self._config.settings.memory.bank.enabled else None
         pages = (*bank.changes, bank.taken) if bank is not None and bank.changes else ()
-        return (*((note,) if note.diff else ()), *pages)
+        return (*((note,) if note.diff else ()), *topics, *pages)
 
     @property
     def _done_file(self) -> Path:

@@ -45,7 +45,8 @@ class Edit:
 
     `removed` are lines of the note. `added` replace the first of them, or go to the end of the section
     `under`, which is added if it is missing; without `under`, to the end of the note. `evidence` are the
-    lines that are folded in, or that supersede or repeat the removed ones. `reason` is for the owner.
+    lines that are folded in, or that supersede or repeat the removed ones. `reason` is for the owner. With
+    `page`, the lines go to the page at this path instead, which gets the `title` if it is new.
     """
 
     kind: EditKind
@@ -54,6 +55,8 @@ class Edit:
     added: tuple[str, ...] = ()
     under: str = ""
     reason: str = ""
+    page: str = ""
+    title: str = ""
 
     @property
     def description(self) -> str:

@@ -23,6 +23,7 @@ from nacre.extensions.curation.edits import (
     without_citation,
 )
 from nacre.extensions.curation.notes import TidyNotes
+from nacre.extensions.curation.topics import NotAPage, Topics, topic_name, topic_notes, topic_page
 from nacre.memory.files.proposals import ProposalFailed
 from nacre.memory.files.sources.sources import line_key
 from nacre.memory.text.chunker import day_in_path
@@ -56,6 +57,8 @@ log = logging.getLogger(__name__)
 MAX_LINE_CHARS = 600
 MAX_REASON_CHARS = 200
 _SHOWN_CHARS = 80
+_MOST_NAMES = 100
+"""The most pages that a request names."""
 _FIELDS = frozenset(("from", "remove", "superseded_by", "write", "under", "why"))
 _WORD = re.compile(r"\w+")
 _NUMBER = re.compile(r"\d{3,}")
@@ -71,13 +74,15 @@ class AnswerBroken(Exception):
 class TidyInput(Record):
     """What a model is given: the curated note, and the lines of it and of logs that it may name.
 
-    The note may grow to `max_chars`, or to its present length if that is more.
+    The note and each page may grow to `max_chars`, or to its present length if that is more. Without `pages`,
+    no edit may name one.
     """
 
     path: str
     text: str
     places: tuple[Place, ...]
     max_chars: int
+    pages: Topics | None = None
 
 
 def edits_in(answer: str, given: TidyInput) -> tuple[Edit, ...]:
@@ -96,12 +101,16 @@ def edits_in(answer: str, given: TidyInput) -> tuple[Edit, ...]:
     for number, edit in enumerate(edits, start=1):
         if lost := next((place.name for place in edit.evidence if place.name in gone and not edit.added), ""):
             raise AnswerBroken(f"Edit {number} depends on {lost}, which another edit removes.")
-    made = tidied(given.path, given.text, edits)
-    if len(made.after) > max(given.max_chars, len(given.text)):
-        raise AnswerBroken(
-            f"{given.path} would have {len(made.after):,} characters, more than its limit of "
-            f"{given.max_chars:,}. Write less, or remove what is superseded."
-        )
+    made = tidied(given.path, given.text, [edit for edit in edits if not edit.page])
+    less = "Write less, or remove what is superseded."
+    if given.pages is not None:
+        less = 'Write less, remove what is superseded, or name a "page".'
+    for note in (made, *topic_notes(edits, given.pages or {}, made.after)):
+        if len(note.after) > max(given.max_chars, len(note.before or "")):
+            raise AnswerBroken(
+                f"{note.path} would have {len(note.after):,} characters, more than its limit of "
+                f"{given.max_chars:,}. {less}"
+            )
     return edits
 
 
@@ -119,7 +128,7 @@ def _json(answer: str) -> list[Mapping[str, Any]]:
 
 
 def _edit(raw: Mapping[str, Any], number: int, given: TidyInput, names: Mapping[str, Place]) -> Edit:
-    if unknown := sorted(raw.keys() - _FIELDS):
+    if unknown := sorted(raw.keys() - _FIELDS - ({"page"} if given.pages is not None else set())):
         raise AnswerBroken(f"Edit {number} has {unknown[0]!r}, which is not a field of an edit.")
     quoted = tuple(_quoted(raw.get("from"), number, names))
     removed = tuple(_quoted(raw.get("remove"), number, names))
@@ -135,7 +144,11 @@ def _edit(raw: Mapping[str, Any], number: int, given: TidyInput, names: Mapping[
         raise AnswerBroken(f"Edit {number} neither removes nor writes a line.")
     if added and not (quoted or removed):
         raise AnswerBroken(f'Edit {number} writes a line without naming its source in "from" or "remove".')
-    _check_numbers(number, added, (*quoted, *removed, *newer))
+    page, title = _page(raw.get("page"), number, given)
+    if page and (removed or not added):
+        raise AnswerBroken(f'Edit {number} names a page, which only takes new lines: no "remove" there.')
+    is_new = page and page not in (given.pages or {})
+    _check_numbers(number, (*added, title) if is_new else added, (*quoted, *removed, *newer))
     added = tuple(with_citation(line, quoted, removed) for line in added)
     _check_below(number, given, removed)
     _check_kept(number, removed, added, newer)
@@ -147,7 +160,19 @@ def _edit(raw: Mapping[str, Any], number: int, given: TidyInput, names: Mapping[
         added=added,
         under=_heading(raw.get("under"), number),
         reason=" ".join(why.split())[:MAX_REASON_CHARS] if isinstance(why, str) else "",
+        page=page,
+        title=title,
     )
+
+
+def _page(raw: object, number: int, given: TidyInput) -> tuple[str, str]:
+    """The path and the title of the page that an edit names; empty without one."""
+    if not raw:
+        return "", ""
+    try:
+        return topic_page(raw if isinstance(raw, str) else "", given.pages or {})
+    except NotAPage as error:
+        raise AnswerBroken(f"Edit {number} names the page {str(raw)[:_SHOWN_CHARS]!r}: {error}.") from None
 
 
 def _quoted(raw: object, number: int, names: Mapping[str, Place]) -> Iterator[Place]:
@@ -296,9 +321,11 @@ async def ask_for_edits(model: ChatModel, notes: TidyNotes, limits: TidyLimits, 
     edits: list[Edit] = []
     for part in parts:
         places = (*notes.curated_places(text), *part)
-        given = TidyInput(path=notes.path, text=text, places=places, max_chars=limits.most_chars)
+        given = TidyInput(
+            path=notes.path, text=text, places=places, max_chars=limits.most_chars, pages=notes.pages
+        )
         found = await _asked(model, given, part, limits, now)
-        text = tidied(notes.path, text, found).after
+        text = tidied(notes.path, text, [edit for edit in found if not edit.page]).after
         edits += found
     newest = max((day.isoformat() for place in left if (day := day_in_path(place.path))), default="")
     return TidyAnswer(edits=tuple(edits), not_read_until=newest)
@@ -313,6 +340,9 @@ def request_text(given: TidyInput, part: Sequence[Place]) -> str:
         for number, line in enumerate(lines, start=1)
     )
     logs = "\n".join(f"{place.name}: {place.text}" for place in part)
+    known = [topic_name(path) for path, page in (given.pages or {}).items() if page is not None]
+    names = ", ".join([each for each in known if each.isprintable()][:_MOST_NAMES]) or "none"
+    pages = render("tidy/pages", path=given.path, names=names) if given.pages is not None else ""
     return render(
         "tidy/request",
         path=given.path,
@@ -320,6 +350,7 @@ def request_text(given: TidyInput, part: Sequence[Place]) -> str:
         logs=quoted(logs),
         chars=str(len(given.text)),
         most_chars=str(given.max_chars),
+        pages=pages,
     )
 
 
@@ -360,7 +391,11 @@ async def _answer(model: ChatModel, messages: tuple[Message, ...], most_tokens: 
 
 def _room_tokens(notes: TidyNotes, text: str, limits: TidyLimits) -> int:
     given = TidyInput(
-        path=notes.path, text=text, places=notes.curated_places(text), max_chars=limits.most_chars
+        path=notes.path,
+        text=text,
+        places=notes.curated_places(text),
+        max_chars=limits.most_chars,
+        pages=notes.pages,
     )
     taken = limits.count_tokens(request_text(given, ())) + limits.count_tokens(render("tidy/system"))
     # twice, because an invalid answer is sent back with the problem

@@ -47,7 +47,8 @@ class TidyNotes(Record):
     """The curated note `path` and the daily logs, oldest first, with their `texts`.
 
     `places` are the lines that rules and models may use: the owner's words, without secrets. `left_out` has
-    the texts of the other lines; `others_count` counts those that are not the owner's words.
+    the texts of the other lines; `others_count` counts those that are not the owner's words. Lines may go to
+    `pages` if they are given.
     """
 
     path: str
@@ -55,6 +56,7 @@ class TidyNotes(Record):
     places: tuple[Place, ...]
     left_out: frozenset[str]
     others_count: int
+    pages: Mapping[str, str | None] | None = None
 
     @property
     def curated(self) -> str | None:
@@ -157,8 +159,11 @@ async def without_rejected(workspace: Workspace, path: str, edits: Sequence[Edit
     """The edits of the note `path` without those that add a line which the owner rejected before."""
     sources, left = Sources(workspace), list[Edit]()
     for edit in edits:
-        text = "\n".join((f"# {path}\n## {edit.under}", *edit.added))
-        left += [] if await rejected_lines(sources, path, text, edit.added) else [edit]
+        name = edit.page or path
+        under = sorted({edit.under or edit.title, edit.title or edit.under})
+        texts = ["\n".join((f"# {name}\n## {each}", *edit.added)) for each in under]
+        is_rejected = [await rejected_lines(sources, name, text, edit.added) for text in texts]
+        left += [] if any(is_rejected) else [edit]
     if count := len(edits) - len(left):
         log.info("%d edits of %s are left out: the owner rejected their lines before", count, path)
     return tuple(left)

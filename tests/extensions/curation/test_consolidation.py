@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import shutil
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -259,6 +260,167 @@ async def test_a_rejected_value_is_neither_proposed_nor_written(
     assert await _waiting(config) == ()
     assert _memory(config) == MEMORY
     assert "1 edits of MEMORY.md are left out" in caplog.text
+
+
+ANNA = {"at": f"{LOG}#L1", "says": "- Anna sails a boat called Nautilus."}
+SAILS = {LOG: "- Anna sails a boat called Nautilus.\n- Ran at dawn.\n"}
+ON_PAGE = {"from": ANNA, "write": "Anna sails the Nautilus.", "page": "Anna"}
+PAGE_LINE = f"- Anna sails the Nautilus. ({LOG}#L1)\n"
+
+
+@pytest.mark.parametrize(
+    ("page", "before", "path"),
+    [
+        ("Anna Bérg", None, "memory/anna-bérg.md"),
+        ("ÀNNA <हिन्दी>", None, "memory/ànna-हिन्दी.md"),
+        ("memory/anna.md", "# Anna\n\n- Anna is a doctor.\n", "memory/Anna.md"),
+    ],
+)
+async def test_a_fact_about_one_thing_is_proposed_for_its_page(
+    tmp_path: Path, page: str, before: str | None, path: str
+) -> None:
+    """A new one, or the one that exists in another case; the review shows its diff, and MEMORY.md stays."""
+    config = _config(tmp_path, **SAILS, **({path: before} if before else {}))
+    model = ScriptedModel(says(_answer(ON_PAGE | {"page": page}), purpose="tidy"))
+
+    assert await _idle(config, model) == (path,)
+
+    (proposal,) = await _waiting(config)
+    title = unicodedata.normalize("NFC", page.translate({ord("<"): None, ord(">"): None}))
+    assert proposal.write.text == (before or f"# {title}\n\n") + PAGE_LINE
+    workspace = storage_of(config).workspace()
+    assert f"+++ b/{path}\n" in (diff := await review_queue(config).diff(proposal, workspace))
+    assert f"+{PAGE_LINE}" in diff
+    await review_queue(config).accept(proposal, workspace)
+    assert (config.workspace / path).read_text(encoding="utf-8") == proposal.write.text
+    assert _memory(config) == MEMORY
+    names = "Anna" if before else "none"
+    assert f"Pages now: {names}." in message_text(model.requests[0].messages[-1])
+
+
+@pytest.mark.parametrize(
+    ("edit", "problem"),
+    [
+        ({"page": "../Anna"}, "directly in memory/"),
+        ({"page": "bank/anna.md"}, "directly in memory/"),
+        ({"page": "C:Anna"}, "directly in memory/"),
+        ({"page": ".hidden"}, "directly in memory/"),
+        ({"page": "memory/2026-03-13.md"}, "another kind of notes"),
+        ({"page": "Talk 2026 03 13"}, "another kind of notes"),
+        ({"page": "Facts"}, "another kind of notes"),
+        ({"page": "memory/reminders.md"}, "another kind of notes"),
+        ({"page": "clip"}, "words that are not the owner's"),
+        ({"page": f"sk-proj-{'Zq4Tn8Wv2Kx7Rb5M' * 3}"}, "a key or a password"),
+        ({"page": "?!"}, "a few words"),
+        ({"page": ["Anna"]}, "a few words"),
+        ({"page": "Anna " * 20}, "a few words"),
+        ({"page": "Anna 4711"}, "writes 4711"),
+        ({"remove": OLD_PHONE, "superseded_by": ANNA}, "only takes new lines"),
+        ({"page": "full"}, "more than its limit of 20,000"),
+    ],
+)
+async def test_a_page_that_may_not_be_written_is_refused(
+    tmp_path: Path, edit: dict[str, Any], problem: str
+) -> None:
+    """Outside of the folder, of a day, of another form, with words of others, full, or in place of old lines.
+
+    The model is told why, and nothing is written.
+    """
+    config = _config(tmp_path, **SAILS, **{"memory/full.md": f"# Full\n\n{'- Full.' * 2_850}\n"})
+    others = Source(written_by="tool", audience=PRIVATE, said_by=("tool",), at=START.isoformat())
+    workspace = storage_of(config).workspace()
+
+    async def begin() -> SourceOf:
+        return lambda _line: others
+
+    await SourcedWorkspace(workspace, Sources(workspace), begin).append("memory/clip.md", "- A web page.\n")
+    files = {path: path.read_bytes() for path in config.workspace.rglob("*.md")}
+    model = ScriptedModel(*[says(_answer(ON_PAGE | edit), purpose="tidy")] * 2)
+
+    assert await _idle(config, model) == ()
+
+    assert problem in message_text(model.requests[1].messages[-1])
+    assert await _waiting(config) == ()
+    assert {path: path.read_bytes() for path in config.workspace.rglob("*.md")} == files
+
+
+async def test_a_strangers_word_does_not_reach_a_page(tmp_path: Path) -> None:
+    """The line is not sent, and an answer that names it is refused."""
+    config = _config(tmp_path, **{LOG: ""})
+    stranger = Source(written_by="tool", audience=PRIVATE, said_by=("others",), at=START.isoformat())
+    workspace = storage_of(config).workspace()
+
+    async def begin() -> SourceOf:
+        return lambda _line: stranger
+
+    await SourcedWorkspace(workspace, Sources(workspace), begin).append(LOG, SAILS[LOG].splitlines()[0])
+    with (config.workspace / LOG).open("a", encoding="utf-8") as log:
+        log.write("\n- Ran at dawn.\n")
+    model = ScriptedModel(*[says(_answer(ON_PAGE), purpose="tidy")] * 2)
+
+    assert await _idle(config, model) == ()
+    asked = [message_text(each.messages[-1]) for each in model.requests]
+    assert "Nautilus" not in asked[0]
+    assert "which it was not given" in asked[1]
+    assert await _waiting(config) == ()
+
+
+async def test_a_page_repeats_neither_itself_nor_the_curated_notes(tmp_path: Path) -> None:
+    """What one of them says already is left out by code, without another request."""
+    page = "# Anna\n\n- anna sails the Nautilus. (memory/2026-01-02.md#L1)\n"
+    other = {"from": ANNA, "write": "Ben sails the Nautilus.", "page": "Ben"}
+    files = {"MEMORY.md": f"{MEMORY}- Ben sails the Nautilus.\n", "memory/anna.md": page}
+    config = _config(tmp_path, **SAILS, **files)
+    new = ON_PAGE | {"write": ["Anna sails the Nautilus.", "Anna sails.", "- anna sails."]}
+    model = ScriptedModel(says(_answer(ON_PAGE, other, new), purpose="tidy"))
+    assert await _idle(config, model) == ("memory/anna.md",)
+    assert (await _waiting(config))[0].write.text == f"{page}- Anna sails. ({LOG}#L1)\n"
+
+
+async def test_what_has_no_room_in_the_curated_notes_may_go_to_a_page(tmp_path: Path) -> None:
+    """The refusal says so, and the second answer is proposed."""
+    config = _config(tmp_path, **SAILS, **{"MEMORY.md": f"{MEMORY}- {'Much. ' * 3_325}\n"})
+    whole = {key: value for key, value in ON_PAGE.items() if key != "page"}
+    model = ScriptedModel(*[says(_answer(edit), purpose="tidy") for edit in (whole, ON_PAGE)])
+    assert await _idle(config, model) == ("memory/anna.md",)
+    assert 'or name a "page"' in message_text(model.requests[1].messages[-1])
+
+
+async def test_a_rejected_value_reaches_no_page(tmp_path: Path) -> None:
+    """Of the person whose page it is, also if the line does not name them; other values do."""
+    config = _config(tmp_path, **{LOG: "- Anna phoned from 555-9999, she said.\n"})
+    said = {"at": f"{LOG}#L1", "says": "- Anna phoned from 555-9999, she said."}
+    workspace = storage_of(config).workspace()
+    await reject(workspace, LOG, "- Anna phone: 555-9999", ["- Anna phone: 555-9999"])
+    phone = {"from": said, "write": "Phone: 555-9999", "page": "Anna"}
+    assert await _idle(config, ScriptedModel(says(_answer(phone), purpose="tidy"))) == ()
+    (config.folders.agent_dir / DONE_FILE).unlink()
+    model = ScriptedModel(says(_answer(phone | {"page": "Ben"}), purpose="tidy"))
+    assert await _idle(config, model) == ("memory/ben.md",)
+
+
+@needs_git
+async def test_a_new_page_and_the_curated_notes_are_one_commit(tmp_path: Path) -> None:
+    """An undo removes the page and puts MEMORY.md back; the lines of the page have a source and no key."""
+    config = _config(tmp_path, "apply", **{LOG: "- Anna phone: 555-9999\n- Anna sails the Nautilus.\n"})
+    sails = {"from": {"at": f"{LOG}#L2", "says": "- Anna sails the Nautilus."}} | {
+        "write": "Anna sails the Nautilus.",
+        "page": "Anna",
+    }
+    model = ScriptedModel(says(_answer(NEW_NUMBER, sails), purpose="tidy"))
+    assert await _idle(config, model) == ("MEMORY.md", "memory/anna.md")
+
+    page = config.workspace / "memory" / "anna.md"
+    line = f"- Anna sails the Nautilus. ({LOG}#L2)"
+    assert page.read_text(encoding="utf-8") == f"# Anna\n\n{line}\n"
+    (source,) = await Sources(storage_of(config).workspace()).of_lines("memory/anna.md", [line])
+    assert source is not None
+    assert (source.written_by, source.audience) == ("reflection", PRIVATE)
+    repository = Repository(config.workspace, state_dir=config.state_dir)
+    with repository.opened():
+        undo(repository, last_to_undo(repository).commit)
+    assert not page.exists()
+    assert _memory(config) == MEMORY
 
 
 async def test_tidy_by_hand_proposes_no_rejected_value(tmp_path: Path) -> None:
