@@ -310,6 +310,7 @@ async def test_a_fact_about_one_thing_is_proposed_for_its_page(
         ({"page": "Facts"}, "another kind of notes"),
         ({"page": "memory/reminders.md"}, "another kind of notes"),
         ({"page": "clip"}, "words that are not the owner's"),
+        ({"page": "Odd"}, "cannot be read"),
         ({"page": f"sk-proj-{'Zq4Tn8Wv2Kx7Rb5M' * 3}"}, "a key or a password"),
         ({"page": "?!"}, "a few words"),
         ({"page": ["Anna"]}, "a few words"),
@@ -334,6 +335,7 @@ async def test_a_page_that_may_not_be_written_is_refused(
         return lambda _line: others
 
     await SourcedWorkspace(workspace, Sources(workspace), begin).append("memory/clip.md", "- A web page.\n")
+    (config.workspace / "memory" / "odd.md").write_bytes(b"\xff\n")
     files = {path: path.read_bytes() for path in config.workspace.rglob("*.md")}
     model = ScriptedModel(*[says(_answer(ON_PAGE | edit), purpose="tidy")] * 2)
 
