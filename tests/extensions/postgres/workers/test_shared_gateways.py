@@ -39,9 +39,10 @@ def answer(request: Mapping[str, Any]) -> wire.Step:
 
 
 def served_by(home: Path, path: str) -> dict[str, str]:
-    """The program that serves each connected account, as `nacre status` tells."""
+    """The program that serves each connected account, as `nacre status` tells; none between two programs."""
     bridges = json.loads(run_nacre(home, "status", "--json", PYTHONPATH=path).stdout)["bridges"]
-    return {each["accountId"]: each["servedBy"] for each in bridges if each["state"] == "connected"}
+    connected = (each for each in bridges if each["state"] == "connected" and each["servedBy"])
+    return {each["accountId"]: each["servedBy"] for each in connected}
 
 
 def shared_settings(home: Path, url: str, provider: ProviderServer, *servers: LineServer) -> None:
