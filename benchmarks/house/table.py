@@ -37,7 +37,7 @@ LIMITS = {
     "depth: plain turn": 14,
     "files that one file imports": 73,
     "members that only forward": 15,
-    "lines: everything": 112_950,
+    "lines: everything": 113_100,
     "lines: core": 73_400,
     "imports from the core into extensions": 0,
 }
