@@ -10,6 +10,7 @@ from tests.house.tree import HOUSE
 
 INTERNAL = {
     "ProviderAnswered": "never leaves its room: it becomes EmbeddingFailed there",
+    "NotAPage": "never leaves its room: it becomes AnswerBroken there",
     "NotSent": "never leaves the Telegram bridge: it becomes NotDelivered there",
     "Ignored": "never leaves its bridge: it becomes a line of the log there",
     "FileTooLarge": "never leaves its bridge: it becomes the problem of an attachment there",
