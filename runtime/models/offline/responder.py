@@ -206,19 +206,18 @@ _RESULT_START = re.compile(r'\{\s*"path"')
 
 
 class Hit(Record):
-    """A search result. The line numbers `first` and `last` are 0 if they are unknown."""
+    """A search result. `first` and `last` are 0 if unknown; a later note replaced the lines `superseded`."""
 
     path: str
     lines: Sequence[str]
     first: int
     last: int
+    superseded: Sequence[object] = ()
 
 
 class Passage(Record):
     """A quotable line, its place as `path#L3` or `path#L3-L7`, and how many words of the question it has.
-
-    `asks` means that the line is itself a question.
-    """
+    `asks` means that the line is itself a question."""
 
     text: str
     place: str
@@ -254,7 +253,9 @@ def hits_in(result: str) -> list[Hit]:
             numbers = (raw.get("startLine"), raw.get("endLine"))
             first, last = (line if isinstance(line, int) and line > 0 else 0 for line in numbers)
             lines = _SOURCE.sub("", text).rstrip("\n").split("\n")
-            found.append(Hit(path=path, lines=lines, first=first, last=last))
+            told = raw.get("superseded")
+            old = [one.get("line") for one in told if isinstance(one, dict)] if isinstance(told, list) else ()
+            found.append(Hit(path=path, lines=lines, first=first, last=last, superseded=old))
     return found
 
 
@@ -303,7 +304,7 @@ def _statements(part: Said) -> list[str]:
 
 
 def _passages_of(hit: Hit, finder: Finder) -> list[Passage]:
-    """The best lines of a hit. A word that only the heading above has counts half."""
+    """The best lines of a hit. Words count half that only the heading above or a superseded line has."""
     found, above = list[Passage](), frozenset[int]()
     # Lines of an excerpt with gaps cannot be numbered, so each is cited with the whole range.
     is_whole = hit.first and hit.last - hit.first + 1 == len(hit.lines) and GAP not in hit.lines
@@ -316,12 +317,13 @@ def _passages_of(hit: Hit, finder: Finder) -> list[Passage]:
             first, last = (hit.first + at, 0) if is_whole else (hit.first, hit.last)
             place = " ".join(hit.path.split()).replace("`", "") + (f"#L{first}" if first else "")
             text = unmarked(line.removeprefix(">"))
+            # A question about a day alone has no words: the search found the log of that day.
+            matched = len(terms) + len(above - terms) / 2 if finder.terms else 1
             found.append(
                 Passage(
                     text=clipped(text, MAX_QUOTE_CHARS),
                     place=f"{place}-L{last}" if last > first else place,
-                    # A question about a day alone has no words: the search found the log of that day.
-                    matched=len(terms) + len(above - terms) / 2 if finder.terms else 1,
+                    matched=matched / 2 if is_whole and first in hit.superseded else matched,
                     asks=has_question_mark(text),
                 )
             )

@@ -73,6 +73,22 @@ async def test_a_statement_stands_before_a_question() -> None:
 
 
 @pytest.mark.covers("ATT-11")
+@pytest.mark.parametrize(
+    ("marked", "quoted"), [([1], ["Graz"]), ([], ["Kiel", "Graz"]), ([1, 2], ["Kiel", "Graz"])]
+)
+async def test_what_is_out_of_date_is_quoted_only_without_another_line(
+    marked: list[int], quoted: list[str]
+) -> None:
+    """The search marks a line that a later note replaced."""
+    found = json.loads(
+        hits(("memory/2026-11-18.md", 1, 2, "- Anna lives in Kiel.\n- Anna lives in Graz now."))
+    )
+    found["results"][0]["superseded"] = [{"line": line, "by": "memory/2026-11-18.md#L2"} for line in marked]
+    text = await told("Where does Anna live?", {"memory_search": json.dumps(found)})
+
+    assert [city for city in ("Kiel", "Graz") if city in text] == quoted
+
+
 async def test_quotes_from_a_stale_index_are_not_called_true() -> None:
     """When the search says that files changed, the answer says so, and quotes no file word for word."""
     found = json.loads(hits(ROSSI)) | {"stale": True}
