@@ -247,7 +247,8 @@ def _items(
                 yield item("assistant", text)
             for call in body.tool_calls:
                 arguments = call.invalid_arguments or json_of(dict(call.arguments))
-                yield item("tool", "", tool=_tool(call.name, arguments, results.get(call.id)))
+                about = next((value for value in call.arguments.values() if isinstance(value, str)), "")
+                yield item("tool", "", tool=_tool(call.name, arguments, about, results.get(call.id)))
             if body.stop_reason in ("error", "aborted"):
                 yield item("note", body.error_message or "The answer was interrupted.")
         case Compaction():
@@ -263,7 +264,7 @@ def _items(
             return
 
 
-def _tool(name: str, arguments: str, result: ToolResultMessage | None) -> ToolLine:
+def _tool(name: str, arguments: str, about: str, result: ToolResultMessage | None) -> ToolLine:
     if result is None:
         return ToolLine(name=name, arguments=arguments, state="unfinished")
     text = message_text(result)
@@ -271,7 +272,7 @@ def _tool(name: str, arguments: str, result: ToolResultMessage | None) -> ToolLi
     return ToolLine(
         name=name,
         arguments=arguments,
-        summary=first[:100],
+        summary=(about if first.startswith(("{", "[")) else first)[:100],  # JSON is for models
         result=text[:MOST_RESULT_CHARS],
         state="failed" if result.is_error else "done",
     )

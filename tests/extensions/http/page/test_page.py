@@ -133,6 +133,17 @@ async def test_an_answer_streams_and_stands_in_every_view(page: Served, owner: B
     assert "AGENTS.md" in context
 
 
+async def test_a_search_of_earlier_is_told_by_what_was_searched(page: Served, owner: Browser) -> None:
+    """Its result is JSON, which is for models and stands below."""
+    page.provider.tool_calls(("memory_search", {"query": "sugar in the tea"}))
+    await owner.say("Do I take sugar?")
+    lines = re.findall(r"<summary.*?</summary>", await owner.get("/"), re.DOTALL)
+
+    assert [("sugar in the tea" in line, "{" in line) for line in lines if "memory_search" in line] == [
+        (True, False)
+    ]
+
+
 async def test_whoever_comes_after_the_end_sees_that_it_ended(page: Served, owner: Browser) -> None:
     """The form shows a running turn; if it ends before its stream opens, the stream still says so."""
     page.provider.reply("Halcyon.")

@@ -72,7 +72,6 @@ async def test_a_statement_stands_before_a_question() -> None:
     assert "> What is the wifi password of the cabin?" in text
 
 
-@pytest.mark.covers("ATT-11")
 @pytest.mark.parametrize(
     ("marked", "quoted"), [([1], ["Graz"]), ([], ["Kiel", "Graz"]), ([1, 2], ["Kiel", "Graz"])]
 )
@@ -89,6 +88,7 @@ async def test_what_is_out_of_date_is_quoted_only_without_another_line(
     assert [city for city in ("Kiel", "Graz") if city in text] == quoted
 
 
+@pytest.mark.covers("ATT-11")
 async def test_quotes_from_a_stale_index_are_not_called_true() -> None:
     """When the search says that files changed, the answer says so, and quotes no file word for word."""
     found = json.loads(hits(ROSSI)) | {"stale": True}
