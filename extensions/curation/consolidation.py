@@ -179,7 +179,7 @@ class Consolidation:
             )
             edits += answer.edits
         wanted = await without_rejected(workspace, notes.path, edits)
-        note = redacted(tidied(notes.path, notes.curated, [edit for edit in wanted if not edit.page]))
+        note = redacted(tidied(notes.path, notes.curated, wanted))
         topics = map(redacted, topic_notes(wanted, notes.pages or {}, note.after))
         bank = await propose_bank(workspace) if self._config.settings.memory.bank.enabled else None
         pages = (*bank.changes, bank.taken) if bank is not None and bank.changes else ()

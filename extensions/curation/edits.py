@@ -95,10 +95,10 @@ class TidiedNote(NoteChange):
 
 
 def tidied(path: str, before: str | None, edits: Sequence[Edit]) -> TidiedNote:
-    """The note with these edits, without those whose lines it does not have."""
+    """The note with these edits, without those of other pages and those whose lines it does not have."""
     text, applied = before or "", list[Edit]()
     for edit in edits:
-        changed = _with(text, edit)
+        changed = _with(text, edit) if edit.page in ("", path) else None
         if changed is not None:
             text = changed
             applied.append(edit)

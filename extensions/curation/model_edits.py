@@ -101,7 +101,7 @@ def edits_in(answer: str, given: TidyInput) -> tuple[Edit, ...]:
     for number, edit in enumerate(edits, start=1):
         if lost := next((place.name for place in edit.evidence if place.name in gone and not edit.added), ""):
             raise AnswerBroken(f"Edit {number} depends on {lost}, which another edit removes.")
-    made = tidied(given.path, given.text, [edit for edit in edits if not edit.page])
+    made = tidied(given.path, given.text, edits)
     less = "Write less, or remove what is superseded."
     if given.pages is not None:
         less = 'Write less, remove what is superseded, or name a "page".'
@@ -325,7 +325,7 @@ async def ask_for_edits(model: ChatModel, notes: TidyNotes, limits: TidyLimits, 
             path=notes.path, text=text, places=places, max_chars=limits.most_chars, pages=notes.pages
         )
         found = await _asked(model, given, part, limits, now)
-        text = tidied(notes.path, text, [edit for edit in found if not edit.page]).after
+        text = tidied(notes.path, text, found).after
         edits += found
     newest = max((day.isoformat() for place in left if (day := day_in_path(place.path))), default="")
     return TidyAnswer(edits=tuple(edits), not_read_until=newest)
