@@ -7,7 +7,8 @@ import json
 import re
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,26 @@ def shared_settings(home: Path, url: str, provider: ProviderServer, *servers: Li
     write_settings(home / ".nacre", {**common, "channels": channels, "storage": storage})
 
 
+@contextmanager
+def two_accounts(folder: Path, url: str) -> Iterator[tuple[list[Path], list[LineServer], list[Crowd]]]:
+    """Two homes whose programs share the accounts of two servers, and who writes to each; there is a worker.
+    At the end each message is answered once.
+    """
+    with LineServer() as one, LineServer() as two, ProviderServer(responder=answer) as provider:
+        crowds = [Crowd(one, CHATS), Crowd(two, CHATS)]
+        homes = [folder / "first", folder / "second"]
+        for home in homes:
+            shared_settings(home, url, provider, one, two)
+        worker = started(homes[0] / ".nacre", url)
+        try:
+            yield homes, [one, two], crowds
+        finally:
+            worker.kill()
+            worker.join()
+        assert [crowd.problems() for crowd in crowds] == [[], []]
+        assert sum(sum(crowd.said.values()) for crowd in crowds) == len(one.sent) + len(two.sent)
+
+
 async def until_shared(home: Path, path: str) -> dict[str, str]:
     """Until each of two programs serves an account."""
     async with asyncio.timeout(WAIT_SECONDS):
@@ -70,46 +91,33 @@ async def test_two_programs_share_two_accounts(tmp_path: Path, database_url: str
     """
     path = install_line(tmp_path / "site")
     with (
-        LineServer() as one,
-        LineServer() as two,
-        ProviderServer(responder=answer) as provider,
+        two_accounts(tmp_path, database_url) as (homes, servers, crowds),
+        serving(homes[0], PYTHONPATH=path) as first,
     ):
-        crowds = [Crowd(one, CHATS), Crowd(two, CHATS)]
-        homes = [tmp_path / "first", tmp_path / "second"]
-        for home in homes:
-            shared_settings(home, database_url, provider, one, two)
-        worker = started(homes[0] / ".nacre", database_url)
-        try:
-            with serving(homes[0], PYTHONPATH=path) as first:
-                await asyncio.gather(*(crowd.talk(0.5) for crowd in crowds))
+        await asyncio.gather(*(crowd.talk(0.5) for crowd in crowds))
+        await asyncio.gather(*(crowd.answered(WAIT_SECONDS) for crowd in crowds))
+        with serving(homes[1], PYTHONPATH=path) as second:
+            before = await until_shared(homes[0], path)
+            assert {*before} == {"line-0", "line-1"}
+            await asyncio.gather(*(crowd.talk(1) for crowd in crowds))
+            first.kill()
+            killed = time.monotonic()
+            counts = [len(server.sent) for server in servers]
+            await asyncio.gather(*(crowd.talk(1) for crowd in crowds))
+            for server, count in zip(servers, counts, strict=True):
+                await server.until(lambda server, count=count: len(server.sent) >= count + CHATS)
+            print(f"answered again after {time.monotonic() - killed:.1f} s")  # noqa: T201 - a figure
+            await asyncio.gather(*(crowd.answered(WAIT_SECONDS) for crowd in crowds))
+            after = await asyncio.to_thread(served_by, homes[0], path)
+            assert {*after.values()} < {*before.values()}, "the second one serves both"
+            with serving(homes[0], PYTHONPATH=path) as third:
+                await until_shared(homes[0], path)
+                second.send_signal(signal.SIGTERM)
+                await asyncio.gather(*(crowd.talk(1) for crowd in crowds))
+                assert await asyncio.to_thread(second.wait, WAIT_SECONDS) == 0
                 await asyncio.gather(*(crowd.answered(WAIT_SECONDS) for crowd in crowds))
-                with serving(homes[1], PYTHONPATH=path) as second:
-                    before = await until_shared(homes[0], path)
-                    assert {*before} == {"line-0", "line-1"}
-                    await asyncio.gather(*(crowd.talk(1) for crowd in crowds))
-                    first.kill()
-                    killed = time.monotonic()
-                    counts = [len(server.sent) for server in (one, two)]
-                    await asyncio.gather(*(crowd.talk(1) for crowd in crowds))
-                    for server, count in zip((one, two), counts, strict=True):
-                        await server.until(lambda server, count=count: len(server.sent) >= count + CHATS)
-                    print(f"answered again after {time.monotonic() - killed:.1f} s")  # noqa: T201 - a figure
-                    await asyncio.gather(*(crowd.answered(WAIT_SECONDS) for crowd in crowds))
-                    after = await asyncio.to_thread(served_by, homes[0], path)
-                    assert {*after.values()} < {*before.values()}, "the second one serves both"
-                    with serving(homes[0], PYTHONPATH=path) as third:
-                        await until_shared(homes[0], path)
-                        second.send_signal(signal.SIGTERM)
-                        await asyncio.gather(*(crowd.talk(1) for crowd in crowds))
-                        assert await asyncio.to_thread(second.wait, WAIT_SECONDS) == 0
-                        await asyncio.gather(*(crowd.answered(WAIT_SECONDS) for crowd in crowds))
-                        third.send_signal(signal.SIGTERM)
-                        assert await asyncio.to_thread(third.wait, WAIT_SECONDS) == 0
-        finally:
-            worker.kill()
-            worker.join()
-    assert [crowd.problems() for crowd in crowds] == [[], []]
-    assert sum(sum(crowd.said.values()) for crowd in crowds) == len(one.sent) + len(two.sent)
+                third.send_signal(signal.SIGTERM)
+                assert await asyncio.to_thread(third.wait, WAIT_SECONDS) == 0
 
 
 async def test_the_owner_is_asked_through_another_program(tmp_path: Path, database_url: str) -> None:
@@ -172,30 +180,19 @@ async def test_a_program_that_slept_gives_way(tmp_path: Path, database_url: str)
     """
     path = install_line(tmp_path / "site")
     with (
-        LineServer() as one,
-        LineServer() as two,
-        ProviderServer(responder=answer) as provider,
+        two_accounts(tmp_path, database_url) as (homes, _, crowds),
+        serving(homes[0], PYTHONPATH=path) as first,
+        serving(homes[1], PYTHONPATH=path),
     ):
-        crowds = [Crowd(one, CHATS), Crowd(two, CHATS)]
-        homes = [tmp_path / "first", tmp_path / "second"]
-        for home in homes:
-            shared_settings(home, database_url, provider, one, two)
-        worker = started(homes[0] / ".nacre", database_url)
-        try:
-            with serving(homes[0], PYTHONPATH=path) as first, serving(homes[1], PYTHONPATH=path):
-                before = await until_shared(homes[0], path)
-                await asyncio.gather(*(crowd.talk(0.5) for crowd in crowds))
-                first.send_signal(signal.SIGSTOP)
-                await asyncio.gather(*(crowd.talk(0.5) for crowd in crowds))
-                await asyncio.gather(*(crowd.answered(WAIT_SECONDS) for crowd in crowds))
-                assert len(set((await asyncio.to_thread(served_by, homes[0], path)).values())) == 1
-                first.send_signal(signal.SIGCONT)
-                await asyncio.gather(*(crowd.talk(3) for crowd in crowds))
-                await asyncio.gather(*(crowd.answered(WAIT_SECONDS) for crowd in crowds))
-                assert {*(await until_shared(homes[0], path)).values()} == {*before.values()}
-                await asyncio.gather(*(crowd.talk(1) for crowd in crowds))
-                await asyncio.gather(*(crowd.answered(WAIT_SECONDS) for crowd in crowds))
-        finally:
-            worker.kill()
-            worker.join()
-    assert [crowd.problems() for crowd in crowds] == [[], []]
+        before = await until_shared(homes[0], path)
+        await asyncio.gather(*(crowd.talk(0.5) for crowd in crowds))
+        first.send_signal(signal.SIGSTOP)
+        await asyncio.gather(*(crowd.talk(0.5) for crowd in crowds))
+        await asyncio.gather(*(crowd.answered(WAIT_SECONDS) for crowd in crowds))
+        assert len(set((await asyncio.to_thread(served_by, homes[0], path)).values())) == 1
+        first.send_signal(signal.SIGCONT)
+        await asyncio.gather(*(crowd.talk(3) for crowd in crowds))
+        await asyncio.gather(*(crowd.answered(WAIT_SECONDS) for crowd in crowds))
+        assert {*(await until_shared(homes[0], path)).values()} == {*before.values()}
+        await asyncio.gather(*(crowd.talk(1) for crowd in crowds))
+        await asyncio.gather(*(crowd.answered(WAIT_SECONDS) for crowd in crowds))
