@@ -253,8 +253,6 @@ MOST_REFERENCES = 100
 """A tool whose schema has more distinct `$ref` is left out: each of them is resolved."""
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Argument names that providers accept."""
-WAIT_SECONDS = 3.0
-"""How long a first turn waits for servers whose tools are unknown; later turns have them."""
 LIST_MAX_AGE_MS = 24 * 60 * 60 * 1000
 """An older list is requested again during the first turn."""
 MOST_NAMED = 5
@@ -387,12 +385,22 @@ class _CachedTools(Record):
 
 
 class ToolServers:
-    """All enabled servers. `home` expands `~`; lists of tools are stored in `folder`."""
+    """All enabled servers. `home` expands `~`; lists of tools are stored in `folder`.
+
+    `wait_seconds` is how long a first turn waits for servers whose tools are unknown; later turns have them.
+    """
 
     def __init__(
-        self, servers: Mapping[str, McpServer], *, home: Path, folder: Path, now_ms: Callable[[], int]
+        self,
+        servers: Mapping[str, McpServer],
+        *,
+        home: Path,
+        folder: Path,
+        now_ms: Callable[[], int],
+        wait_seconds: float = 3.0,
     ) -> None:
         self._now_ms = now_ms
+        self._wait_seconds = wait_seconds
         self._servers = [
             Server(name, settings, home=home, folder=folder, now_ms=now_ms)
             for name, settings in servers.items()
@@ -414,7 +422,7 @@ class ToolServers:
             elif self._now_ms() - server.listed.at_ms > LIST_MAX_AGE_MS:
                 server.begin()
         if starting:
-            await asyncio.wait(starting, timeout=WAIT_SECONDS)
+            await asyncio.wait(starting, timeout=self._wait_seconds)
 
     def tools(self, taken: Collection[str]) -> tuple[FunctionTool[..., Any], ...]:
         """The known tools whose names are not in `taken`."""

@@ -43,7 +43,7 @@ def starts(tmp_path: Path) -> int:
 @asynccontextmanager
 async def opened(tmp_path: Path, **servers: McpServer) -> AsyncIterator[ToolServers]:
     """The servers, ended behind the block."""
-    held = ToolServers(servers, home=tmp_path, folder=tmp_path / "mcp", now_ms=lambda: 1)
+    held = ToolServers(servers, home=tmp_path, folder=tmp_path / "mcp", now_ms=lambda: 1, wait_seconds=60.0)
     try:
         yield held
     finally:

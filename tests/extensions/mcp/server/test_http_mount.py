@@ -97,7 +97,11 @@ async def test_the_memory_is_a_tool_server_of_another_assistant(home: Path) -> N
         named = McpServer(url=url, headers={"Authorization": f"Bearer {token}"})
         wrong = McpServer(url=url, headers={"Authorization": "Bearer no"}, start_seconds=5)
         servers = ToolServers(
-            {"notes": named, "wrong": wrong}, home=home, folder=home / "lists", now_ms=lambda: 1
+            {"notes": named, "wrong": wrong},
+            home=home,
+            folder=home / "lists",
+            now_ms=lambda: 1,
+            wait_seconds=60.0,
         )
         try:
             await servers.ready(owner)
