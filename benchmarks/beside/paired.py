@@ -21,7 +21,7 @@ from pathlib import Path
 from benchmarks.recall import Workspace, run_engine
 from nacre.memory.search import ranking, searching
 from nacre.memory.search.scoring import Candidates, QueryFacts
-from nacre.memory.text.days.ranges import closeness
+from nacre.memory.text.days.query_dates import closeness
 from nacre.memory.text.evidence import best_line_share, rarity
 
 SAMPLES = 2_000

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,10 +23,12 @@ from types import CodeType, FrameType
 import nacre
 from nacre import Agent, Inbound
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
-from nacre.sessions.contracts.messages import AssistantMessage, Text, ToolCall, Usage
+from nacre.sessions.contracts.messages import AssistantMessage, Text, ToolCall, ToolResultMessage, Usage
+from tests.bridges.chats import FOLLOW_UP, gateway
+from tests.bridges.line_channel import LineBridge, LineServer
 
 PACKAGE = Path(nacre.__file__ or "").resolve().parent.as_posix() + "/"
-LONG = "The hive in the garden has enough honey. " * 900
+LONG = "The hive in the garden has enough honey. " * 480
 
 
 @dataclass
@@ -47,6 +49,7 @@ def walked() -> Iterator[Walk]:
     """Counts what runs on all threads that start within the block."""
     walk = Walk()
     known: dict[CodeType, str] = {}
+    is_over = False
 
     def place(code: CodeType) -> str:
         if code not in known:
@@ -59,8 +62,8 @@ def walked() -> Iterator[Walk]:
         return known[code]
 
     def on_call(frame: FrameType, event: str, _arg: object) -> None:
-        if event != "call" or not (file := place(frame.f_code)):
-            return
+        if is_over or event != "call" or not (file := place(frame.f_code)):
+            return  # threads that began within the block keep this function
         walk.files.setdefault(file, set()).add(frame.f_code.co_qualname)
         depth, above = 0, frame
         while above is not None:
@@ -73,29 +76,42 @@ def walked() -> Iterator[Walk]:
     try:
         yield walk
     finally:
+        is_over = True
         sys.setprofile(None)
         threading.setprofile(None)
 
 
 class ScriptedModel:
-    """Answers at once; calls `memory_search` first when the words ask for a search."""
+    """Answers at once: searches if the words say so, writes a note in a flush, and summarizes."""
 
     name = "benchmark/scripted"
     context_window_tokens = 32_000
 
+    def __init__(self) -> None:
+        self.purposes: list[str] = []
+        """Why each request was made."""
+
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | AssistantMessage]:
         """One answer or one tool call."""
-        said = str(request.messages[-1])
-        content: tuple[Text | ToolCall, ...] = (Text(text="The queen was seen on Friday."),)
-        if "SEARCH" in said:
-            content = (ToolCall(id="call_1", name="memory_search", arguments={"query": "the queen"}),)
+        self.purposes.append(request.purpose)
+        last = request.messages[-1]
+        is_result = isinstance(last, ToolResultMessage)
+        call = None
+        if request.purpose == "flush" and not is_result:
+            call = ToolCall(
+                id="call_1", name="append", arguments={"path": "x.md", "text": "- The queen: Friday"}
+            )
+        elif request.purpose == "turn" and not is_result and "SEARCH" in str(last):
+            call = ToolCall(id="call_1", name="memory_search", arguments={"query": "the queen"})
         yield AssistantMessage(
-            content=content,
+            content=(call or Text(text=ANSWERS.get(request.purpose, "The queen was seen on Friday.")),),
             api="benchmark",
             provider="benchmark",
             model="scripted",
-            usage=Usage(input_tokens=1_000, output_tokens=40),
-            stop_reason="toolUse" if "SEARCH" in said else "stop",
+            usage=Usage(
+                input_tokens=1_000 + sum(len(str(each)) for each in request.messages) // 4, output_tokens=40
+            ),
+            stop_reason="toolUse" if call else "stop",
             timestamp_ms=int(time.time() * 1000),
         )
 
@@ -103,30 +119,43 @@ class ScriptedModel:
         """Holds nothing."""
 
 
+ANSWERS = {"flush": "NO_REPLY", "compaction": "## Goal\n\nBees.\n\n## Done\n\nThe queen was seen on Friday."}
+
+
 def _said(text: str, session: str = "main") -> Inbound:
     return Inbound(text=text, chat_kind="direct", is_owner=True, session_key=f"agent:main:cron:{session}")
 
 
-def _flow(before: list[str], text: str) -> Callable[[Agent], Awaitable[Walk]]:
-    async def run(agent: Agent) -> Walk:
-        for words in before:
-            await agent.respond(_said(words, text))
+@dataclass(frozen=True)
+class Flow:
+    """What is said before, what is said while it is counted, and why the model is asked meanwhile."""
+
+    before: tuple[str, ...]
+    text: str
+    purposes: tuple[str, ...]
+
+    async def run(self, agent: Agent, model: ScriptedModel) -> Walk:
+        """Counts it. Raises `RuntimeError` when it did something else than its name says."""
+        for words in self.before:
+            await agent.respond(_said(words, "here"))
+        model.purposes.clear()
         with walked() as walk:
-            await agent.respond(_said(text, text))
+            await agent.respond(_said(self.text, "here"))
+        if tuple(model.purposes) != self.purposes:
+            raise RuntimeError(
+                f"{self.text[:40]!r} asked the model for {model.purposes}, not for {self.purposes}."
+            )
         return walk
 
-    return run
 
-
-FLOWS: dict[str, Callable[[Agent], Awaitable[Walk]]] = {
-    "plain turn": _flow(["Hello.", "Hello again."], "And now?"),
-    "turn with memory_search": _flow(["Hello.", "SEARCH first."], "SEARCH the notes."),
-    "turn with a flush": _flow(
-        ["Hello.", LONG[:20_000], LONG[:20_000], LONG[:20_000], LONG[:20_000]], "And now? Flush."
-    ),
-    "/compact": _flow(["Hello.", "One.", "Two."], "/compact"),
-    "/status": _flow(["Hello.", "/status"], "/status"),
+FLOWS = {
+    "plain turn": Flow(("Hello.", "Hello again."), "And now?", ("turn",)),
+    "turn with memory_search": Flow(("Hello.", "SEARCH first."), "SEARCH the notes.", ("turn", "turn")),
+    "turn with a flush": Flow(("Hello.", *[LONG] * 2), LONG, ("flush", "flush", "turn")),
+    "/compact": Flow(("Hello.", *[LONG] * 3), "/compact", ("flush", "flush", "compaction")),
+    "/status": Flow(("Hello.", "/status"), "/status", ()),
 }
+LINE = "line of a chat to its delivery"
 
 
 async def flows() -> dict[str, Walk]:
@@ -134,18 +163,37 @@ async def flows() -> dict[str, Walk]:
     found = {}
     for name, flow in FLOWS.items():
         with tempfile.TemporaryDirectory() as folder:
+            model = ScriptedModel()
             opening = Agent.open(
-                state_dir=Path(folder), model=ScriptedModel(), environment={"HOME": folder}, watch=False
+                state_dir=Path(folder), model=model, environment={"HOME": folder}, watch=False
             )
             async with await opening as agent:
-                found[name] = await flow(agent)
+                found[name] = await flow.run(agent, model)
+    found[LINE] = await _line_to_delivery()
     return found
+
+
+async def _line_to_delivery() -> Walk:
+    """From the bridge of a chat through ledger and turn to the message that answers there.
+
+    The bridge is that of the tests; IRC has two files more.
+    """
+    with tempfile.TemporaryDirectory() as folder, LineServer() as server:
+        bridges = [LineBridge(server.port)]
+        async with gateway(Path(folder), ScriptedModel(), bridges, settings=FOLLOW_UP):
+            for number in range(1, 3):
+                server.say("Hello.")
+                await server.until(lambda at, number=number: len(at.sent) == number)
+            with walked() as walk:
+                server.say("And now?")
+                await server.until(lambda at: len(at.sent) == 3)
+        return walk
 
 
 def main() -> None:
     """Prints a table, or the files of one flow."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--show", choices=list(FLOWS))
+    parser.add_argument("--show", choices=[*FLOWS, LINE])
     arguments = parser.parse_args()
     found = asyncio.run(flows())
     if arguments.show:

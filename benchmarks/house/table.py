@@ -31,9 +31,10 @@ ROOMS = (
 LIMITS = {
     "files: plain turn": 60,
     "files: turn with memory_search": 85,
-    "files: turn with a flush": 70,
-    "files: /compact": 70,
+    "files: turn with a flush": 74,
+    "files: /compact": 78,
     "files: /status": 60,
+    "files: line of a chat to its delivery": 87,
     "depth: plain turn": 14,
     "files that one file imports": 73,
     "members that only forward": 15,

@@ -25,9 +25,9 @@ from nacre.memory.text.claims import (
     is_own_heading,
     says_otherwise,
 )
-from nacre.memory.text.days.ranges import DayRange
+from nacre.memory.text.days.query_dates import DayRange
 from nacre.memory.text.evidence import Finder, fold, stem
-from nacre.memory.text.forms.character_grams import gram_run
+from nacre.memory.text.forms.spelling import gram_run
 from nacre.memory.text.markdown_blocks import HEADING, ITEM, Headings, outline
 from nacre.memory.text.speakers import is_chat
 from nacre.record import Record

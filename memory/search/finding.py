@@ -23,9 +23,14 @@ from nacre.memory.search.scoring import FEW_CHUNKS, Candidates, QueryFacts
 from nacre.memory.text.claims import speaker_words
 from nacre.memory.text.days.query_dates import days_and_rest
 from nacre.memory.text.evidence import Finder
-from nacre.memory.text.forms.character_grams import gram_run
-from nacre.memory.text.forms.emoji import emoji_words, is_emoji
-from nacre.memory.text.forms.letters import normalise, spelled_out, without_spelling
+from nacre.memory.text.forms.spelling import (
+    emoji_words,
+    gram_run,
+    is_emoji,
+    normalise,
+    spelled_out,
+    without_spelling,
+)
 from nacre.memory.text.lexical import match_query, whole_atoms, words_of
 from nacre.memory.text.speakers import lines_of_assistants, may_name_an_assistant
 from nacre.memory.vectors.cosine_scale import CosineScale, Subject, stored_scale

@@ -16,7 +16,7 @@ from itertools import islice
 
 from nacre.memory.contracts.records import ChunkPlace
 from nacre.memory.contracts.store import Scores
-from nacre.memory.text.days.ranges import DayRange, closeness
+from nacre.memory.text.days.query_dates import DayRange, closeness
 from nacre.memory.text.evidence import TextEvidence, best_line_share, rarity, share
 from nacre.record import Record
 

@@ -14,11 +14,17 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from nacre.memory.contracts.words import MatchQuery
-from nacre.memory.text.forms.character_grams import gram_run, seamed
-from nacre.memory.text.forms.emoji import emoji_in, emoji_words
-from nacre.memory.text.forms.endings import beginning
-from nacre.memory.text.forms.letters import DIGITS, normalise
-from nacre.memory.text.forms.numbers import apart, written_together
+from nacre.memory.text.forms.spelling import (
+    DIGITS,
+    apart,
+    beginning,
+    emoji_in,
+    emoji_words,
+    gram_run,
+    normalise,
+    seamed,
+    written_together,
+)
 from nacre.memory.text.lexical import HEX, term_atom
 from nacre.record import Record
 

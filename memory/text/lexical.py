@@ -17,17 +17,30 @@ from typing import TYPE_CHECKING, TypeVar
 
 from nacre.memory.contracts.words import Atom, MatchQuery, WordFields
 from nacre.memory.text.days.day_words import DAY_WORDS
-from nacre.memory.text.days.ranges import day_phrases
-from nacre.memory.text.forms.character_grams import gram_run, index_grams, query_grams, seamed
-from nacre.memory.text.forms.emoji import emoji_in, emoji_words, is_emoji
-from nacre.memory.text.forms.endings import beginning, is_inflected
-from nacre.memory.text.forms.letters import normalise, spelled_out, without_spelling
-from nacre.memory.text.forms.numbers import LEAST_DIGITS, apart, codes_in, written_together
+from nacre.memory.text.days.query_dates import day_phrases
+from nacre.memory.text.forms.spelling import (
+    LEAST_DIGITS,
+    apart,
+    beginning,
+    codes_in,
+    emoji_in,
+    emoji_words,
+    gram_run,
+    index_grams,
+    is_emoji,
+    is_inflected,
+    normalise,
+    query_grams,
+    seamed,
+    spelled_out,
+    without_spelling,
+    written_together,
+)
 from nacre.memory.text.forms.words import stop_words_for
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.records import Chunk
-    from nacre.memory.text.days.ranges import DayRange
+    from nacre.memory.text.days.query_dates import DayRange
 
 T = TypeVar("T")
 

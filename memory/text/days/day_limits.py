@@ -11,8 +11,7 @@ from datetime import date
 
 from nacre.memory.contracts.errors import DayUnknown
 from nacre.memory.contracts.records import Day
-from nacre.memory.text.days.query_dates import named_days
-from nacre.memory.text.days.ranges import DayRange
+from nacre.memory.text.days.query_dates import DayRange, named_days
 from nacre.record import Record
 
 _YEAR = re.compile(r"[12]\d{3}")

@@ -24,7 +24,7 @@ from nacre.memory.search.scoring import (
     seed_scores,
     seed_text_score,
 )
-from nacre.memory.text.days.ranges import DayRange
+from nacre.memory.text.days.query_dates import DayRange
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.lexical import match_query
 from nacre.memory.vectors.cosine_scale import DEFAULT_SCALE

@@ -8,7 +8,7 @@ import pytest
 
 from nacre.memory.contracts.records import Chunk
 from nacre.memory.contracts.store import Store
-from nacre.memory.text.days.ranges import DayRange
+from nacre.memory.text.days.query_dates import DayRange
 from nacre.memory.text.lexical import match_query
 from tests.memory.stores.sample_index import MEMORY, OpenStore, chunk, indexed, put
 

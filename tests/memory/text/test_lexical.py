@@ -11,7 +11,7 @@ from hypothesis import example, given, strategies as st
 from nacre.memory.contracts.records import Chunk
 from nacre.memory.contracts.words import Atom
 from nacre.memory.text.chunker import content_hash
-from nacre.memory.text.forms.character_grams import seamed
+from nacre.memory.text.forms.spelling import seamed
 from nacre.memory.text.lexical import WHOLE, lexical_fields, match_query
 
 

@@ -7,8 +7,7 @@ from datetime import date
 import pytest
 from hypothesis import given, strategies as st
 
-from nacre.memory.text.days.query_dates import named_days, with_dates, without_dates
-from nacre.memory.text.days.ranges import DayRange, closeness
+from nacre.memory.text.days.query_dates import DayRange, closeness, named_days, with_dates, without_dates
 
 TODAY = date(2026, 11, 20)  # a Friday
 

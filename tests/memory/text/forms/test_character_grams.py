@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from nacre.memory.text.forms.character_grams import index_grams, query_grams, seamed
+from nacre.memory.text.forms.spelling import index_grams, query_grams, seamed
 
 
 def test_words_that_say_nothing_are_not_asked_for() -> None:

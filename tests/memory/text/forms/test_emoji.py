@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nacre.memory.text.forms.emoji import emoji_in, emoji_words
+from nacre.memory.text.forms.spelling import emoji_in, emoji_words
 
 
 def test_an_emoji_is_found_without_what_only_changes_its_look() -> None:

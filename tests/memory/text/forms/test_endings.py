@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nacre.memory.text.forms.endings import beginning, is_inflected
+from nacre.memory.text.forms.spelling import beginning, is_inflected
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from nacre.memory.text.forms.letters import DIGITS, normalise, spelled_out, without_spelling
+from nacre.memory.text.forms.spelling import DIGITS, normalise, spelled_out, without_spelling
 
 
 @pytest.mark.parametrize(

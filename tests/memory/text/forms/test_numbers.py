@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from nacre.memory.text.forms.numbers import written_together
+from nacre.memory.text.forms.spelling import written_together
 
 
 @pytest.mark.parametrize(
