@@ -11,6 +11,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from nacre.extensions.curation.edits import (
@@ -22,8 +23,15 @@ from nacre.extensions.curation.edits import (
     with_citation,
     without_citation,
 )
-from nacre.extensions.curation.notes import TidyNotes
-from nacre.extensions.curation.topics import NotAPage, Topics, topic_name, topic_notes, topic_page
+from nacre.extensions.curation.notes import TidyNotes, places
+from nacre.extensions.curation.topics import (
+    NotAPage,
+    Topics,
+    topic_name,
+    topic_notes,
+    topic_page,
+    topics_in,
+)
 from nacre.memory.files.proposals import ProposalFailed
 from nacre.memory.files.sources.sources import line_key
 from nacre.memory.text.chunker import day_in_path
@@ -50,6 +58,8 @@ ANSWER_TOKENS = 8_000
 """The most tokens of an answer, including reasoning, if the window has room."""
 LEAST_LOG_TOKENS = 500
 """With less room for log lines than this, no request is made."""
+MOST_PAGE_TOKENS = 12_000
+"""The most tokens of the pages in a request, if the log lines leave them room."""
 ANSWER_SECONDS = 180.0
 
 log = logging.getLogger(__name__)
@@ -72,10 +82,10 @@ class AnswerBroken(Exception):
 
 
 class TidyInput(Record):
-    """What a model is given: the curated note, and the lines of it and of logs that it may name.
+    """What a model is given: the curated note, and the lines of it, of pages and of logs that it may name.
 
     The note and each page may grow to `max_chars`, or to its present length if that is more. Without `pages`,
-    no edit may name one.
+    no edit may name one. A page is shown if lines of it may be named.
     """
 
     path: str
@@ -134,23 +144,22 @@ def _edit(raw: Mapping[str, Any], number: int, given: TidyInput, names: Mapping[
     removed = tuple(_quoted(raw.get("remove"), number, names))
     newer = tuple(_quoted(raw.get("superseded_by"), number, names))
     added = tuple(_written(raw.get("write"), number))
-    if place := next((place for place in quoted if place.path == given.path), None):
+    page, title = _page(raw.get("page"), number, given)
+    edited = page or given.path
+    if place := next((place for place in quoted if day_in_path(place.path) is None), None):
         raise AnswerBroken(f'Edit {number} has {place.name} in "from", which takes lines of logs only.')
-    if place := next((place for place in removed if place.path != given.path), None):
-        raise AnswerBroken(f"Edit {number} removes {place.name}: only lines of {given.path} can be removed.")
+    if place := next((place for place in removed if place.path != edited), None):
+        raise AnswerBroken(f"Edit {number} removes {place.name}: only lines of {edited} can be removed.")
     if place := next((place for place in newer if place in removed), None):
         raise AnswerBroken(f"Edit {number} removes {place.name}, which it names as the newer line.")
     if not (removed or added):
         raise AnswerBroken(f"Edit {number} neither removes nor writes a line.")
     if added and not (quoted or removed):
         raise AnswerBroken(f'Edit {number} writes a line without naming its source in "from" or "remove".')
-    page, title = _page(raw.get("page"), number, given)
-    if page and (removed or not added):
-        raise AnswerBroken(f'Edit {number} names a page, which only takes new lines: no "remove" there.')
     is_new = page and page not in (given.pages or {})
     _check_numbers(number, (*added, title) if is_new else added, (*quoted, *removed, *newer))
     added = tuple(with_citation(line, quoted, removed) for line in added)
-    _check_below(number, given, removed)
+    _check_below(number, (given.pages or {}).get(page) or given.text, removed)
     _check_kept(number, removed, added, newer)
     why = raw.get("why")
     return Edit(
@@ -249,8 +258,8 @@ def _check_numbers(number: int, added: Sequence[str], evidence: Sequence[Place])
             )
 
 
-def _check_below(number: int, given: TidyInput, removed: Sequence[Place]) -> None:
-    lines = given.text.split("\n")
+def _check_below(number: int, text: str, removed: Sequence[Place]) -> None:
+    lines = text.split("\n")
     for place in removed:
         if has_lines_below(lines, place.number) and place.number + 1 not in [each.number for each in removed]:
             raise AnswerBroken(f"Edit {number} removes {place.name} but not the indented lines below it.")
@@ -313,19 +322,25 @@ async def ask_for_edits(model: ChatModel, notes: TidyNotes, limits: TidyLimits, 
     Raises:
         ProposalFailed: the model fails, its answers are invalid, or nothing fits into its window.
     """
-    text = notes.curated or ""
-    room_tokens = _room_tokens(notes, text, limits)
+    given = TidyInput(
+        path=notes.path,
+        text=notes.curated or "",
+        places=notes.curated_places(notes.curated or ""),
+        max_chars=limits.most_chars,
+        pages=notes.pages,
+    )
+    room_tokens = _room_tokens(given, limits)
     parts, left = _parts(notes, room_tokens, limits)
-    if not parts and len(notes.curated_places(text)) > 1:
+    if not parts and len(given.places) > 1:
         parts = [[]]  # the curated note alone may contradict itself
     edits: list[Edit] = []
     for part in parts:
-        places = (*notes.curated_places(text), *part)
-        given = TidyInput(
-            path=notes.path, text=text, places=places, max_chars=limits.most_chars, pages=notes.pages
+        of_pages = _page_places(given, part, room_tokens, limits)
+        found = await _asked(
+            model, replace(given, places=(*given.places, *of_pages, *part)), part, limits, now
         )
-        found = await _asked(model, given, part, limits, now)
-        text = tidied(notes.path, text, found).after
+        text = tidied(given.path, given.text, found).after
+        given = replace(given, text=text, places=notes.curated_places(text))
         edits += found
     newest = max((day.isoformat() for place in left if (day := day_in_path(place.path))), default="")
     return TidyAnswer(edits=tuple(edits), not_read_until=newest)
@@ -333,12 +348,9 @@ async def ask_for_edits(model: ChatModel, notes: TidyNotes, limits: TidyLimits, 
 
 def request_text(given: TidyInput, part: Sequence[Place]) -> str:
     """The request about one part of the logs."""
-    named = {place.number: place.name for place in given.places if place.path == given.path}
-    lines = given.text.split("\n")
-    curated = "\n".join(
-        f"{named[number]}: {line.strip()}" if number in named else line
-        for number, line in enumerate(lines, start=1)
-    )
+    curated = _with_places(given.path, given.text, given.places)
+    for path in dict.fromkeys(place.path for place in given.places if place.path in (given.pages or {})):
+        curated += f"\n\n{path}:\n\n{_with_places(path, (given.pages or {})[path] or '', given.places)}"
     logs = "\n".join(f"{place.name}: {place.text}" for place in part)
     known = [topic_name(path) for path, page in (given.pages or {}).items() if page is not None]
     names = ", ".join([each for each in known if each.isprintable()][:_MOST_NAMES]) or "none"
@@ -352,6 +364,30 @@ def request_text(given: TidyInput, part: Sequence[Place]) -> str:
         most_chars=str(given.max_chars),
         pages=pages,
     )
+
+
+def _with_places(path: str, text: str, named: Sequence[Place]) -> str:
+    """The text of a note with the places of the lines that may be named in front."""
+    names = {place.number: place.name for place in named if place.path == path}
+    return "\n".join(
+        f"{names[number]}: {line.strip()}" if number in names else line
+        for number, line in enumerate(text.split("\n"), start=1)
+    )
+
+
+def _page_places(
+    given: TidyInput, part: Sequence[Place], room_tokens: int, limits: TidyLimits
+) -> Iterator[Place]:
+    """The lines of the pages that log lines name, of those that fit beside these as a whole."""
+    pages, logs = given.pages or {}, (f"> {place.name}: {place.text}\n" for place in part)
+    room_tokens = min(MOST_PAGE_TOKENS, room_tokens - sum(map(limits.count_tokens, logs)))
+    for path in topics_in(pages, part):
+        text = pages[path] or ""
+        found = tuple(places(path, text))
+        tokens = limits.count_tokens(quoted(_with_places(path, text, found)))
+        if tokens <= room_tokens:
+            room_tokens -= tokens
+            yield from found
 
 
 async def _asked(
@@ -389,20 +425,13 @@ async def _answer(model: ChatModel, messages: tuple[Message, ...], most_tokens: 
         raise ProposalFailed(f"Nothing was changed. {why}") from error
 
 
-def _room_tokens(notes: TidyNotes, text: str, limits: TidyLimits) -> int:
-    given = TidyInput(
-        path=notes.path,
-        text=text,
-        places=notes.curated_places(text),
-        max_chars=limits.most_chars,
-        pages=notes.pages,
-    )
+def _room_tokens(given: TidyInput, limits: TidyLimits) -> int:
     taken = limits.count_tokens(request_text(given, ())) + limits.count_tokens(render("tidy/system"))
     # twice, because an invalid answer is sent back with the problem
     room = min(MOST_INPUT_TOKENS, limits.window_tokens - 2 * limits.answer_tokens) - taken
     if room < LEAST_LOG_TOKENS:
         raise ProposalFailed(
-            f"{notes.path} alone takes {taken:,} tokens, and a window of {limits.window_tokens:,} has no "
+            f"{given.path} alone takes {taken:,} tokens, and a window of {limits.window_tokens:,} has no "
             "room for logs beside it and the answer. Shorten it by hand, or name a model with "
             "a larger one (--model)."
         )

@@ -1,15 +1,13 @@
-"""Pages about one person, project or thing, `memory/<name>.md` without a day, and the lines that go to them.
-
-A page gets lines at its end or under a heading; what it says already stays as it is.
-"""
+"""Pages about one person, project or thing, `memory/<name>.md` without a day, and edits of their lines."""
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from nacre.extensions.curation.edits import Edit, TidiedNote, tidied, without_citation
+from nacre.extensions.curation.edits import Edit, Place, TidiedNote, tidied, without_citation
 from nacre.extensions.curation.note_changes import note_names, note_texts
 from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.proposals import ProposalFailed
@@ -17,6 +15,7 @@ from nacre.memory.files.sources.secrets import without_secrets
 from nacre.memory.files.sources.source import EVERYBODY, PRIVATE
 from nacre.memory.files.sources.sources import Sources, line_key
 from nacre.memory.text.chunker import day_in
+from nacre.memory.text.claims import Claim
 from nacre.memory.text.evidence import fold
 from nacre.memory.workspace.workspace import MEMORY_FOLDER
 
@@ -81,17 +80,28 @@ def topic_page(name: str, pages: Topics) -> tuple[str, str]:
     return path, " ".join(_words(given))
 
 
+def topics_in(pages: Topics, lines: Iterable[Place]) -> list[str]:
+    """The paths of the pages that lines name and a model may see, those named by most lines first."""
+    said = Counter(word for place in lines for word in Claim(place.text).stems)
+    count = {
+        path: sum(said[word] for word in Claim(topic_name(path)).stems)
+        for path, text in pages.items()
+        if text and without_secrets(text) == text
+    }
+    return sorted(filter(count.get, count), key=count.__getitem__, reverse=True)
+
+
 def topic_notes(edits: Sequence[Edit], pages: Topics, curated: str) -> tuple[TidiedNote, ...]:
-    """The pages with the lines that `edits` add, without those that a page or the `curated` note has."""
-    has = {path: _keys(text or "") | _keys(curated) for path, text in pages.items()}
-    wanted: dict[str, list[Edit]] = {}
+    """The pages with these edits, without new lines that a page or the `curated` note has."""
+    wanted, has = dict[str, list[Edit]](), dict[str, set[str]]()
     for edit in edits:
         if edit.page:
-            known = has.setdefault(edit.page, _keys(curated))
-            for line in edit.added:
-                if not _keys(line) <= known:
-                    wanted.setdefault(edit.page, []).append(replace(edit, added=(line,)))
-                    known |= _keys(line)
+            known = has.setdefault(edit.page, _keys(pages.get(edit.page) or "") | _keys(curated))
+            new = {key: line for line in reversed(edit.added) for key in _keys(line)}
+            new = {key: new[key] for key in reversed(new) if edit.removed or key not in known}
+            known |= new.keys()
+            if new or edit.removed:
+                wanted.setdefault(edit.page, []).append(replace(edit, added=tuple(new.values())))
     notes: list[TidiedNote] = []
     for path, kept in wanted.items():
         note = tidied(path, pages.get(path) or f"# {kept[0].title}\n", kept)

@@ -316,7 +316,7 @@ async def test_a_fact_about_one_thing_is_proposed_for_its_page(
         ({"page": ["Anna"]}, "a few words"),
         ({"page": "Anna " * 20}, "a few words"),
         ({"page": "Anna 4711"}, "writes 4711"),
-        ({"remove": OLD_PHONE, "superseded_by": ANNA}, "only takes new lines"),
+        ({"remove": OLD_PHONE, "superseded_by": ANNA}, "only lines of memory/anna.md can be removed"),
         ({"page": "full"}, "more than its limit of 20,000"),
     ],
 )
@@ -344,6 +344,91 @@ async def test_a_page_that_may_not_be_written_is_refused(
     assert problem in message_text(model.requests[1].messages[-1])
     assert await _waiting(config) == ()
     assert {path: path.read_bytes() for path in config.workspace.rglob("*.md")} == files
+
+
+ANNAS_PAGE = """# Anna
+
+- Anna is a doctor. (memory/2026-01-02.md#L1)
+- Anna's boat: Albatross (memory/2026-01-02.md#L2)
+
+## Boats
+
+- Anna's boat: Petrel (memory/2026-02-02.md#L1)
+  - The boat lies in Kiel.
+"""
+OLD_BOAT = {"at": "memory/anna.md#L4", "says": "- Anna's boat: Albatross (memory/2026-01-02.md#L2)"}
+PETREL = {"at": "memory/anna.md#L8", "says": "- Anna's boat: Petrel (memory/2026-02-02.md#L1)"}
+BELOW = {"at": "memory/anna.md#L9", "says": "- The boat lies in Kiel."}
+NEW_BOAT = (
+    ON_PAGE | {"remove": [OLD_BOAT], "superseded_by": ANNA, "write": "Anna's boat: Nautilus"},
+    {"remove": [PETREL, BELOW], "superseded_by": ANNA, "page": "anna"},
+)
+
+
+async def test_a_page_that_the_log_names_is_shown_and_its_old_value_is_replaced(tmp_path: Path) -> None:
+    """In place, with the places of both values; what nothing covers stays, and other pages are not sent."""
+    key = f"- Anna's key is sk-proj-{'Zq4Tn8Wv2Kx7Rb5M' * 3}\n"
+    pages = {
+        "memory/anna.md": ANNAS_PAGE,
+        "memory/ben.md": "# Ben\n\n- Ben sings.\n",
+        "memory/keys-of-anna.md": key,
+    }
+    config = _config(tmp_path, **SAILS, **pages)
+    model = ScriptedModel(says(_answer(*NEW_BOAT), purpose="tidy"))
+
+    assert await _idle(config, model) == ("memory/anna.md",)
+
+    (proposal,) = await _waiting(config)
+    assert proposal.write.text == (
+        "# Anna\n\n- Anna is a doctor. (memory/2026-01-02.md#L1)\n"
+        f"- Anna's boat: Nautilus (memory/2026-01-02.md#L2; {LOG}#L1)\n\n## Boats\n\n"
+    )
+    asked = message_text(model.requests[0].messages[-1])
+    assert f"> {OLD_BOAT['at']}: {OLD_BOAT['says']}\n>\n> ## Boats\n" in asked
+    assert ("Ben sings" in asked, "sk-proj" in asked) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("edit", "problem"),
+    [
+        ({"remove": OLD_BOAT, "page": "", "superseded_by": ANNA}, "only lines of MEMORY.md can be removed"),
+        ({"remove": OLD_BOAT, "page": "Ben"}, "only lines of memory/ben.md can be removed"),
+        ({"remove": OLD_PHONE, "superseded_by": ANNA}, "only lines of memory/anna.md can be removed"),
+        ({"remove": PETREL, "superseded_by": ANNA}, "not the indented lines below it"),
+        ({"remove": OLD_BOAT, "write": "Anna sails."}, "'boat' is not in what it writes"),
+        ({"from": OLD_BOAT}, "which takes lines of logs only"),
+    ],
+)
+async def test_a_page_loses_nothing_that_is_not_covered(
+    tmp_path: Path, edit: dict[str, Any], problem: str
+) -> None:
+    """The rules of MEMORY.md hold for it, and an edit changes one note."""
+    config = _config(tmp_path, **SAILS, **{"memory/anna.md": ANNAS_PAGE, "memory/ben.md": "# Ben\n"})
+    model = ScriptedModel(*[says(_answer(ON_PAGE | edit), purpose="tidy")] * 2)
+    assert await _idle(config, model) == ()
+    assert problem in message_text(model.requests[1].messages[-1])
+
+
+async def test_a_full_page_gets_a_new_value_in_place_of_an_old_one(tmp_path: Path) -> None:
+    """It may not grow, is shown as a whole or not at all, and becomes shorter."""
+    much = "".join(f"- Anna sang song {number} of the long list of songs.\n" for number in range(420))
+    too_long = "".join(
+        f"- 王芳的第{number}条船在上海, 阿尔巴特罗斯号, 安娜 Anna 的船\n" for number in range(420)
+    )
+    pages = {"memory/anna.md": f"{ANNAS_PAGE}{much}", "memory/anna-li.md": too_long}
+    config = _config(tmp_path, **SAILS, **pages)
+    full = says(_answer(ON_PAGE), purpose="tidy")
+    model = ScriptedModel(full, says(_answer(*NEW_BOAT), purpose="tidy"))
+
+    assert await _idle(config, model) == ("memory/anna.md",)
+
+    asked, refused = (message_text(each.messages[-1]) for each in model.requests)
+    assert "memory/anna.md would have 2" in refused
+    assert ("song 389" in asked, "阿尔巴特罗斯号" in asked) == (True, False)
+    assert (
+        f"- Anna's boat: Nautilus (memory/2026-01-02.md#L2; {LOG}#L1)\n"
+        in (await _waiting(config))[0].write.text
+    )
 
 
 async def test_a_strangers_word_does_not_reach_a_page(tmp_path: Path) -> None:
