@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -34,7 +34,7 @@ STARTED_SECONDS = 60
 SPREAD_SECONDS = 10.0
 CLIENTS_A_TOKEN = 50
 """The server lets one token have a hundred open requests."""
-_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 @dataclass
@@ -46,27 +46,27 @@ class Heard:
 
 
 async def provide(port: int, tokens: int, a_second: float) -> None:
-    """A provider that sends everybody so many tokens, until it is killed."""
+    """A provider that sends everybody so many tokens, until it is killed, and keeps connections open as
+    providers do."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-        except asyncio.IncompleteReadError:  # somebody looked whether it listens
-            writer.close()
-            return
-        lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
-        if not lengths:  # somebody asked which models there are
-            writer.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
-            writer.close()
-            return
-        await reader.readexactly(int(lengths[0].partition(b":")[2]))
-        writer.write(_HEAD)
-        begun = asyncio.get_running_loop().time()
-        for number in range(tokens):
-            await asyncio.sleep(begun + (number + 1) / a_second - asyncio.get_running_loop().time())
-            writer.write(_event({"content": f" word{number}"}, None))
-        writer.write(_event({}, "stop") + b"data: [DONE]\n\n")
-        await writer.drain()
+        with suppress(ConnectionError, asyncio.IncompleteReadError):  # the other side has hung up
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                lengths = [
+                    line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")
+                ]
+                if not lengths:  # somebody asked which models there are
+                    writer.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+                    continue
+                await reader.readexactly(int(lengths[0].partition(b":")[2]))
+                writer.write(_HEAD)
+                begun = asyncio.get_running_loop().time()
+                for number in range(tokens):
+                    await asyncio.sleep(begun + (number + 1) / a_second - asyncio.get_running_loop().time())
+                    writer.write(_event({"content": f" word{number}"}, None))
+                writer.write(_event({}, "stop") + _chunk(b"data: [DONE]\n\n") + _chunk(b""))
+                await writer.drain()
         writer.close()
 
     server = await asyncio.start_server(answer, "127.0.0.1", port, backlog=1024)
@@ -76,7 +76,11 @@ async def provide(port: int, tokens: int, a_second: float) -> None:
 def _event(delta: dict[str, str], finish: str | None) -> bytes:
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
     body = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "m", "choices": [choice]}
-    return b"data: " + json.dumps(body).encode() + b"\n\n"
+    return _chunk(b"data: " + json.dumps(body).encode() + b"\n\n")
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 async def ask(url: str, token: str, session: str) -> Heard:

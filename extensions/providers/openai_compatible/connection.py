@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 20.0
 KEEP_CONNECTION_SECONDS = 60.0
 """A person's next message often comes after httpx's five seconds, and a TLS handshake takes time."""
+KEPT_CONNECTIONS = 8
+"""How many stay open unused. httpx looks at all connections for each one of these, at each request."""
 MAX_REDIRECTS = 3
 MAX_ERROR_BYTES = 200_000
 MAX_LIST_BYTES = 8 * 1024 * 1024
@@ -118,7 +120,11 @@ class Connection:
         local = is_loopback(self._base_url)
         return httpx.AsyncClient(
             timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),
-            limits=httpx.Limits(max_connections=None, keepalive_expiry=KEEP_CONNECTION_SECONDS),
+            limits=httpx.Limits(
+                max_connections=None,
+                max_keepalive_connections=KEPT_CONNECTIONS,
+                keepalive_expiry=KEEP_CONNECTION_SECONDS,
+            ),
             auth=user_of(self._base_url),
             follow_redirects=False,
             trust_env=not local,  # a proxy has no way to this machine

@@ -254,41 +254,56 @@ async def test_comments_keep_a_waiting_request_alive() -> None:
     assert message_text(message) == "Here"
 
 
-async def test_one_connection_serves_many_requests() -> None:
-    """The end of a stream is read, so that the next request needs no new handshake."""
-    connections: list[asyncio.StreamWriter] = []
-    left = asyncio.Event()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        body = events(said("Hi", "stop"), "[DONE]").body.encode()
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                if not head.startswith(b"POST"):  # the model asks how large its window is
-                    break
-                if writer not in connections:
-                    connections.append(writer)
-                length = next(
-                    line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")
-                )
-                await reader.readexactly(int(length.split(b":")[1]))
-                writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
-                writer.write(b"%x\r\n%b\r\n" % (len(body), body))
-                await writer.drain()
-                writer.write(b"0\r\n\r\n")
-                await writer.drain()
-        writer.close()
+async def keep_alive(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    asked: set[object],
+    at_once: asyncio.Barrier,
+    closed: asyncio.Condition,
+) -> None:
+    """Serves a connection until it is hung up. Connections with a request under `asked` while they last."""
+    body = events(said("Hi", "stop"), "[DONE]").body.encode()
+    with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+        while (head := await reader.readuntil(b"\r\n\r\n")).startswith(b"POST"):  # else about its window
+            asked.add(writer)
+            length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
+            await reader.readexactly(int(length.split(b":")[1]))
+            await at_once.wait()
+            writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+            writer.write(b"%x\r\n%b\r\n" % (len(body), body))
+            await writer.drain()
+            writer.write(b"0\r\n\r\n")
+            await writer.drain()
+    writer.close()
+    with contextlib.suppress(ConnectionError):
         await writer.wait_closed()
-        if writer in connections:
-            left.set()
+    async with closed:
+        asked.discard(writer)
+        closed.notify_all()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
+
+@pytest.mark.parametrize(("at_once", "kept"), [(1, 1), (20, 8)])
+async def test_connections_stay_open_but_not_many(at_once: int, kept: int) -> None:
+    """The end of a stream is read, so that the next request needs no new handshake; after many requests at
+    once, the connections that are no longer needed are closed."""
+    asked: set[object] = set()
+    barrier, closed = asyncio.Barrier(at_once), asyncio.Condition()
+    async with await asyncio.start_server(
+        lambda reader, writer: keep_alive(reader, writer, asked, barrier, closed), "127.0.0.1", 0
+    ) as listening:
         url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
-        async with contextlib.aclosing(opened(url)) as model:
+        async with contextlib.aclosing(opened(url)) as model, asyncio.timeout(20):
+
+            async def ask() -> list[object]:
+                return [item async for item in model.stream(HELLO)]
+
             for _ in range(3):
-                assert [item async for item in model.stream(HELLO)]
-        await left.wait()
-        assert len(connections) == 1
+                assert all(await asyncio.gather(*(ask() for _ in range(at_once))))
+            async with closed:
+                await closed.wait_for(lambda: len(asked) <= kept)
+                assert asked
+        async with closed:
+            await closed.wait_for(lambda: not asked)
 
 
 async def test_a_proxy_is_not_asked_for_this_machine(
