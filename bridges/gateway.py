@@ -20,8 +20,7 @@ from nacre.bridges.access.gate import Gate
 from nacre.bridges.access.people import People
 from nacre.bridges.answering.dispatch import Dispatcher
 from nacre.bridges.answering.turns import RunHere, TurnRunner
-from nacre.bridges.connections.connections import Connections
-from nacre.bridges.connections.sharing import MakeBridge, Sharing
+from nacre.bridges.connections.connections import Connections, MakeBridge, Sharing
 from nacre.bridges.connections.supervisor import BridgeStatus
 from nacre.bridges.contracts.bridge import Bridge, place_of
 from nacre.bridges.delivery.outgoing import parts_of

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
+from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, cast, get_args
-
-from tenacity import retry, stop_after_attempt
+from typing import Any, ParamSpec, cast, get_args
 
 from nacre.extensions.lancedb.records import (
     DEFAULT_IMPORTANCE,
@@ -37,6 +36,8 @@ from nacre.installation import install_command
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.records import Chunk
 from nacre.memory.text.lexical import lexical_fields, match_query
+
+P = ParamSpec("P")
 
 TABLE = "memories"
 ORIGINAL_COLUMNS = ("id", "text", "importance", "category", "createdAt")
@@ -61,8 +62,20 @@ TIDY_AFTER_WRITES = 32
 _WRITTEN_AT_ONCE = 512
 _FIRST_DIMENSIONS = 1
 """The vector length of a table without vectors; the first vector recreates the column."""
-# When two programs change columns or create the index at once, LanceDB refuses one of them, which retries.
-_retry_on_conflict = retry(stop=stop_after_attempt(9), reraise=True)
+_MOST_CONFLICTS = 8
+
+
+def _retry_on_conflict(change: Callable[P, Awaitable[None]]) -> Callable[P, Awaitable[None]]:
+    """Retries a change that LanceDB refuses because another program changes columns or the index as well."""
+
+    @wraps(change)
+    async def retried(*args: P.args, **kwargs: P.kwargs) -> None:
+        for _ in range(_MOST_CONFLICTS):
+            with suppress(Exception):
+                return await change(*args, **kwargs)
+        return await change(*args, **kwargs)
+
+    return retried
 
 
 def added_columns(agent_id: str) -> Mapping[str, str]:

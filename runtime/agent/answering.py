@@ -22,7 +22,7 @@ from nacre.memory.files.sources.sources import Sources
 from nacre.prompts import render
 from nacre.runtime.agent.approvals import answer_in_chat, settle
 from nacre.runtime.agent.opening.agent_parts import AgentParts
-from nacre.runtime.commands.command import CommandRun, Outcome, said
+from nacre.runtime.commands.command import CommandRun, Outcome, command_reply
 from nacre.runtime.commands.session_commands import APPROVE, DENY
 from nacre.runtime.commands.status import STATUS
 from nacre.runtime.contracts.errors import AgentError, ConfigError, TurnBroken, TurnCancelled
@@ -131,7 +131,7 @@ async def _outcome(parts: AgentParts, inbound: Inbound, turn: Turn, *, has_left_
     policy, turn.trigger = turn.session.policy, inbound.trigger
     called = None if inbound.trigger else parts.commands.called(inbound.text, policy)
     if called is not None and inbound.redelivered:
-        return turn, said(turn.session, INTERRUPTED_COMMAND.format(name=called.command.called_by[0]))
+        return turn, command_reply(turn.session, INTERRUPTED_COMMAND.format(name=called.command.called_by[0]))
     if called is not None:
         run = CommandRun(
             rest=called.rest,

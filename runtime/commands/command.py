@@ -38,9 +38,9 @@ class CommandRun(Record):
     lifecycle: Lifecycle
     offered: tuple[Command, ...]
 
-    def said(self, text: str) -> Outcome:
+    def reply(self, text: str) -> Outcome:
         """The outcome of a command that leaves the session unchanged."""
-        return self.turn, said(self.turn.session, text)
+        return self.turn, command_reply(self.turn.session, text)
 
 
 HelpGroup: TypeAlias = Literal["Conversation", "Memory", "This chat", "Channels", "More"]
@@ -81,7 +81,7 @@ class Command(Record):
         return (self.who == "anyone" or policy.is_owner is True) and policy.audience in self.where
 
 
-def said(session: OpenSession, text: str, *, session_id: str = "") -> Reply:
+def command_reply(session: OpenSession, text: str, *, session_id: str = "") -> Reply:
     """A command's reply; `session_id` names another session of the key."""
     return Reply(
         text=text, session_key=session.key, session_id=session_id or session.session_id, is_command=True

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast, get_args
 
 from nacre.record import Record
-from nacre.runtime.commands.command import Command, CommandRun, CommandUser, Outcome, said
+from nacre.runtime.commands.command import Command, CommandRun, CommandUser, Outcome, command_reply
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.commands.conversation.session import Session
 from nacre.runtime.contracts.errors import AgentError, TurnBroken
@@ -26,7 +26,7 @@ from nacre.sessions.contracts.errors import SessionError
 T = TypeVar("T")
 
 
-class HeldDoor:
+class CurrentSession:
     """The session of one command's chat only, because waiting for a second lock could deadlock."""
 
     def __init__(self, run: CommandRun) -> None:
@@ -120,12 +120,12 @@ class FunctionCommand(Record):
         )
 
     async def _run(self, run: CommandRun) -> Outcome:
-        door, origin, replies = HeldDoor(run), run.turn.session.route.origin, list[str]()
+        current, origin, replies = CurrentSession(run), run.turn.session.route.origin, list[str]()
         context = CommandContext(
             name=self.name,
             text=run.rest,
             attachments=run.attachments,
-            session=Session(run.turn.session.key, run.turn.session.session_id, door),
+            session=Session(run.turn.session.key, run.turn.session.session_id, current),
             channel=origin.channel,
             sender_id=origin.sender_id,
             policy=run.turn.session.policy,
@@ -139,8 +139,8 @@ class FunctionCommand(Record):
             log.exception("the command /%s failed", self.name)
             raise TurnBroken(f"The command /{self.name} failed: {type(error).__name__}: {error}") from error
         text = "\n".join([*replies, returned or ""]).strip()
-        turn = await door.present()
-        return turn, said(turn.session, text) if text else None
+        turn = await current.present()
+        return turn, command_reply(turn.session, text) if text else None
 
     async def _called(self, context: CommandContext) -> CommandReply:
         call: Callable[[CommandContext], Any] = self.function

@@ -49,20 +49,20 @@ async def _review(run: CommandRun) -> Outcome:
     verb, _, rest = run.rest.strip().partition(" ")
     try:
         if verb in ("accept", "reject"):
-            return run.said(await _answered(run, verb, rest.strip()))
+            return run.reply(await _answered(run, verb, rest.strip()))
         if verb == "edit":
             name, text = _split(rest)
             if not text.strip():
-                return run.said("The new text stands behind the id: /review edit ID TEXT")
+                return run.reply("The new text stands behind the id: /review edit ID TEXT")
             found = await parts.review.find(name)
             await parts.review.accept(found, parts.workspace, edited=text.rstrip("\n") + "\n")
             parts.on_notes(found.write.path)
-            return run.said(f"Your text is written into {found.write.path}.")
+            return run.reply(f"Your text is written into {found.write.path}.")
         if verb:
-            return run.said(await _shown(run, [await parts.review.find(verb)]))
-        return run.said(await _shown(run, list(await parts.review.waiting())))
+            return run.reply(await _shown(run, [await parts.review.find(verb)]))
+        return run.reply(await _shown(run, list(await parts.review.waiting())))
     except (ProposalUnknown, ProposalConflict, PathOutsideRoot, FileBusy, OSError) as error:
-        return run.said(str(error))
+        return run.reply(str(error))
 
 
 async def _answered(run: CommandRun, verb: str, name: str) -> str:
@@ -134,23 +134,23 @@ _memory_command = partial(Command, where=("private",), group="Memory")
 async def _search(run: CommandRun) -> Outcome:
     query = run.rest.strip()
     if not query:
-        return run.said("Say what to look for: /search dentist")
+        return run.reply("Say what to look for: /search dentist")
     chat = run.turn.parts.chat(run.turn.session)
     notes = run.turn.parts.memory.plugin.searchable(chat)
     try:
         if notes is not None:
-            return run.said(await _found(run, notes, query))
+            return run.reply(await _found(run, notes, query))
         engine = await open_memory(run.config, run.turn.parts.now)
         if engine is None:
-            return run.said(
+            return run.reply(
                 "Memory search is switched off. Set agents.defaults.memorySearch.enabled to true to use it."
             )
         try:
-            return run.said(await _found(run, engine, query))
+            return run.reply(await _found(run, engine, query))
         finally:
             await engine.close()
     except MemoryIndexError as error:
-        return run.said(str(error))
+        return run.reply(str(error))
 
 
 async def _found(run: CommandRun, notes: Notes, query: str) -> str:
@@ -162,10 +162,10 @@ async def _found(run: CommandRun, notes: Notes, query: str) -> str:
 async def _remember(run: CommandRun) -> Outcome:
     text = " ".join(run.rest.split())
     if not text:
-        return run.said("Say what to remember: /remember The boat is called Pilot.")
+        return run.reply("Say what to remember: /remember The boat is called Pilot.")
     workspace = run.turn.parts.workspace
     if not run.turn.session.policy.may_write(PurePosixPath(MEMORY_FILE)):
-        return run.said(f"Nothing was written: the settings make {MEMORY_FILE} read-only here.")
+        return run.reply(f"Nothing was written: the settings make {MEMORY_FILE} read-only here.")
     try:
         before = (await workspace.read_notes([MEMORY_FILE]))[MEMORY_FILE]
         if isinstance(before, Exception) and not isinstance(before, FileNotFoundError):
@@ -173,13 +173,13 @@ async def _remember(run: CommandRun) -> Outcome:
         old = None if isinstance(before, Exception) else before.data.decode("utf-8", "surrogateescape")
         line = f"- {text}"
         if line in (old or "").splitlines():
-            return run.said(f"{MEMORY_FILE} has this already.")
+            return run.reply(f"{MEMORY_FILE} has this already.")
         change = NoteChange(path=MEMORY_FILE, before=old, after=_with_fact(old or "", line))
         problem = await _write(run, [change], f"Remembered in {MEMORY_FILE}")
     except (ProposalFailed, HistoryBusy, OSError, FileBusy, PathOutsideRoot) as error:
-        return run.said(f"Nothing was written: {error}")
+        return run.reply(f"Nothing was written: {error}")
     undone = "" if problem else " /undo takes it back."
-    return run.said(f"“{text}” is written into {MEMORY_FILE}.{undone}")
+    return run.reply(f"“{text}” is written into {MEMORY_FILE}.{undone}")
 
 
 def _with_fact(text: str, line: str) -> str:
@@ -201,7 +201,7 @@ async def _forget(run: CommandRun) -> Outcome:
     query = " ".join(word for word in words if word != CONFIRMED)
     target = target_of_query(query)
     if not target.words:
-        return run.said("Say which lines to remove from the notes, by words in them: /forget old address")
+        return run.reply("Say which lines to remove from the notes, by words in them: /forget old address")
     workspace, policy = run.turn.parts.workspace, run.turn.session.policy
     try:
         listed = await workspace.list_notes([WantedNotes(name=".", is_required=True)])
@@ -214,18 +214,18 @@ async def _forget(run: CommandRun) -> Outcome:
         )
         cuts = [cut for cut in found if cut is not None]
         if not cuts:
-            return run.said(
+            return run.reply(
                 f"No line of the notes has all of these words: {query}\n`nacre memory forget '{query}' "
                 "--transcripts` shows what conversations have of it, and removes it there."
             )
         if not is_confirmed:
-            return run.said(_plan_text(cuts, query))
+            return run.reply(_plan_text(cuts, query))
         problem = await _write(run, cuts, f"Forgot lines of {', '.join(cut.path for cut in cuts)}")
     except (ProposalFailed, HistoryBusy, OSError, FileBusy, PathOutsideRoot) as error:
-        return run.said(f"Nothing was removed: {error}")
+        return run.reply(f"Nothing was removed: {error}")
     count = counted(sum(len(cut.lines) for cut in cuts), "line")
     undone = "" if problem else " /undo brings them back."
-    return run.said(
+    return run.reply(
         f"Removed {count} from {', '.join(cut.path for cut in cuts)}.{undone}\n"
         f"Transcripts and older versions of the notes still have it; `nacre memory forget '{query}' "
         "--transcripts --git-history` removes it there too."
@@ -287,14 +287,14 @@ async def _undo(run: CommandRun) -> Outcome:
     try:
         done = await asyncio.to_thread(undo_now)
     except HistoryUnusable as error:
-        return run.said(str(error))
+        return run.reply(str(error))
     for path in done.paths:
         run.turn.parts.on_notes(path)
     diff = (line for line in done.diff.splitlines() if line[:3] not in ("+++", "---"))
     lines = [f"{line[0]} {line[1:]}" for line in diff if line[:1] in ("+", "-")]
     more = [f"… and {len(lines) - MOST_LINES} more lines"] if len(lines) > MOST_LINES else []
     what = done.undone[:12] if name else "the last change"
-    return run.said("\n".join([f"Undid {what} in {', '.join(done.paths)}:", *lines[:MOST_LINES], *more]))
+    return run.reply("\n".join([f"Undid {what} in {', '.join(done.paths)}:", *lines[:MOST_LINES], *more]))
 
 
 SEARCH = _memory_command(name="search", arguments="words", help="find passages in the notes", run=_search)

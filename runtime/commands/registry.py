@@ -40,7 +40,7 @@ _PLACES = {"private": "in a private chat", "direct": "in a chat with somebody el
 
 
 async def _help(run: CommandRun) -> Outcome:
-    return run.said(help_text(run.offered))
+    return run.reply(help_text(run.offered))
 
 
 def help_text(commands: Sequence[Command], more: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -68,11 +68,11 @@ def nearest_word(word: str, commands: Sequence[Command], *, likeness: float = LE
 async def _unknown(run: CommandRun) -> Outcome:
     nearest = nearest_word(run.rest, run.offered)
     meant = f" Did you mean {nearest}?" if nearest else ""
-    return run.said(f"There is no command {run.rest}.{meant} /help lists the commands.")
+    return run.reply(f"There is no command {run.rest}.{meant} /help lists the commands.")
 
 
 async def _elsewhere(run: CommandRun) -> Outcome:
-    return run.said(f"{run.rest} /help lists what can be used here.")
+    return run.reply(f"{run.rest} /help lists what can be used here.")
 
 
 HELP = Command(name="help", help="this list", who="anyone", run=_help)

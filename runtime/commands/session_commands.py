@@ -8,7 +8,7 @@ from datetime import UTC, datetime, tzinfo
 from difflib import get_close_matches
 from functools import partial
 
-from nacre.runtime.commands.command import Command, CommandRun, Outcome, said
+from nacre.runtime.commands.command import Command, CommandRun, Outcome, command_reply
 from nacre.runtime.commands.conversation.branching import Rewound, fork, label, rewind
 from nacre.runtime.commands.conversation.changing import (
     begin_fresh,
@@ -108,7 +108,7 @@ async def fresh(run: CommandRun, reason: EndReason) -> Outcome:
         return turn, await turn.answer()
     name, usual = turn.parts.model.name, run.chosen.default_name
     default = f" (default: {usual})" if name != usual else ""
-    return turn, said(turn.session, f"✅ New session started · model: {name}{default}")
+    return turn, command_reply(turn.session, f"✅ New session started · model: {name}{default}")
 
 
 NEW = _conversation_command(
@@ -128,7 +128,7 @@ async def _read_again(run: CommandRun, text: str) -> Outcome:
     if turn.session.has_messages:
         await turn.recall()
     if not (text or run.attachments or run.quoted):
-        return run.said("♻️ The notes were read again; this session goes on.")
+        return run.reply("♻️ The notes were read again; this session goes on.")
     await turn.write_down(text, run.attachments, quoted=run.quoted)
     return turn, await turn.answer()
 
@@ -145,13 +145,13 @@ async def _resume(run: CommandRun) -> Outcome:
     earlier = await earlier_sessions(session, turn.parts)
     listed = await with_words(earlier, turn.parts)
     if not name:
-        return run.said(_list_text(listed, session, turn.parts.now()))
+        return run.reply(_list_text(listed, session, turn.parts.now()))
     if name == session.session_id:
-        return run.said("This is the session that goes on already.")
+        return run.reply("This is the session that goes on already.")
     try:
         chosen = _chosen(name, [item for item, _ in listed], earlier, turn)
     except SessionNotFound:
-        return run.said(f"This chat has no earlier session {name!r}. /resume lists them.")
+        return run.reply(f"This chat has no earlier session {name!r}. /resume lists them.")
     reopened = await resume(turn, chosen)
     text = "That session was private and is not shown here; a fresh one has begun."
     if reopened.session_id == chosen.session_id:
@@ -161,7 +161,7 @@ async def _resume(run: CommandRun) -> Outcome:
             f"The one that you left: /resume {session.session_id[:SHORT_ID_CHARS]}"
         )
     # The reply names the new session; the turn stays where the command was given.
-    return turn, said(reopened, text)
+    return turn, command_reply(reopened, text)
 
 
 def _chosen(
@@ -199,14 +199,14 @@ RESUME = _conversation_command(
 async def _rewind(run: CommandRun) -> Outcome:
     word, note = [*run.rest.split(None, 1), "", ""][:2]
     if not word:
-        return run.said(places_text(run))
+        return run.reply(places_text(run))
     try:
         rewound = await rewind(run.turn, place_named(run, word), note=note)
     except PlaceUnknown as error:
-        return run.said(places_text(run, problem=str(error)))
+        return run.reply(places_text(run, problem=str(error)))
     if rewound.return_place is None:
-        return run.said("This is where the conversation is; nothing was changed.")
-    return run.said(_text(rewound))
+        return run.reply("This is where the conversation is; nothing was changed.")
+    return run.reply(_text(rewound))
 
 
 def _text(rewound: Rewound) -> str:
@@ -234,17 +234,17 @@ REWIND = _conversation_command(
 async def _fork(run: CommandRun) -> Outcome:
     word, left = run.rest.strip(), run.turn.session
     if not word:
-        return run.said(places_text(run))
+        return run.reply(places_text(run))
     is_here = word.lower() == HERE and left.has_messages
     try:
         forked = await fork(run.turn, None if is_here else place_named(run, word))
     except PlaceUnknown as error:
-        return run.said(places_text(run, problem=str(error)))
+        return run.reply(places_text(run, problem=str(error)))
     text = (
         f"🍴 This chat goes on in the new session {forked.session_id}. "
         f"The session {left.session_id} stays as it is; /resume {left.session_id} goes back to it."
     )
-    return run.turn, said(left, text, session_id=forked.session_id)
+    return run.turn, command_reply(left, text, session_id=forked.session_id)
 
 
 FORK = _conversation_command(
@@ -257,9 +257,9 @@ async def _label(run: CommandRun) -> Outcome:
     try:
         has_moved = await label(run.turn, name)
     except PlaceUnknown as error:
-        return run.said(f"{error} For example: /label draft")
+        return run.reply(f"{error} For example: /label draft")
     moved = " It named another place before." if has_moved else ""
-    return run.said(f"🏷 This place is called {name}; /rewind {name} comes back to it.{moved}")
+    return run.reply(f"🏷 This place is called {name}; /rewind {name} comes back to it.{moved}")
 
 
 LABEL = _conversation_command(
@@ -269,9 +269,9 @@ LABEL = _conversation_command(
 
 async def _compact(run: CommandRun) -> Outcome:
     if not run.turn.session.has_messages:
-        return run.said("⚙️ Compaction skipped: nothing has been said in this session yet.")
+        return run.reply("⚙️ Compaction skipped: nothing has been said in this session yet.")
     ended = await compact(run.turn, focus=run.rest)
-    return run.said(compaction_text(ended, (await run.turn.window()).budget))
+    return run.reply(compaction_text(ended, (await run.turn.window()).budget))
 
 
 COMPACT = _conversation_command(
@@ -288,22 +288,24 @@ async def _model(run: CommandRun) -> Outcome:
         others = [each for each in chosen.names if each != run.turn.parts.model.name]
         rest = [f"Also set up: {', '.join(others)}."] if others else []
         how = "/model NAME changes it for this chat; /model default goes back."
-        return run.said("\n".join([f"Model: {run.turn.parts.model.name}", *rest, how]))
+        return run.reply("\n".join([f"Model: {run.turn.parts.model.name}", *rest, how]))
     named = await chosen.named(name)
     if named is None and all(name.partition("/")) and not name.split()[1:]:
         named = NamedModel(name=name, rest="")  # said of this command, it is no word with a slash
     if named is None or named.rest:
         nearest = get_close_matches(name.lower(), chosen.names, n=1, cutoff=LEAST_LIKENESS)
         meant = f" Did you mean {nearest[0]}?" if nearest else " Name it as provider/model."
-        return run.said(f"No model is called {name!r}.{meant}")
+        return run.reply(f"No model is called {name!r}.{meant}")
     try:
         if named.name:
             chosen.chain(named.name)
     except ConfigError as error:
-        return run.said(f"The model stays {run.turn.parts.model.name}: {error}")
+        return run.reply(f"The model stays {run.turn.parts.model.name}: {error}")
     await run.turn.session.line.choose_model(named.name)
     turn = chosen.applied(run.turn)
-    return turn, said(turn.session, f"✅ Model: {turn.parts.model.name}. The conversation goes on with it.")
+    return turn, command_reply(
+        turn.session, f"✅ Model: {turn.parts.model.name}. The conversation goes on with it."
+    )
 
 
 MODEL = _conversation_command(
@@ -316,7 +318,7 @@ MODEL = _conversation_command(
 
 
 async def _context(run: CommandRun) -> Outcome:
-    return run.said("\n".join(context_lines(await context_of(run.turn))))
+    return run.reply("\n".join(context_lines(await context_of(run.turn))))
 
 
 def context_lines(view: ContextView) -> list[str]:
@@ -349,7 +351,9 @@ CONTEXT = Command(
 
 
 async def _elsewhere(run: CommandRun) -> Outcome:
-    return run.said("This is about chats that `nacre serve` answers; here nothing waits and all is answered.")
+    return run.reply(
+        "This is about chats that `nacre serve` answers; here nothing waits and all is answered."
+    )
 
 
 QUEUE = _channel_command(
@@ -372,7 +376,7 @@ ACTIVATION = _channel_command(
 
 async def _others_words(run: CommandRun) -> Outcome:
     """Runs if a hook changed the message: a hook must not answer in the owner's name."""
-    return run.said("A call is answered in the owner's own words, and these were changed by a hook.")
+    return run.reply("A call is answered in the owner's own words, and these were changed by a hook.")
 
 
 APPROVE = Command(

@@ -34,7 +34,7 @@ async def _status(run: CommandRun) -> Outcome:
     if turn.session.policy.is_private:  # the path contains the owner's account name
         lines.append(f"📁 Workspace: {turn.parts.workspace.place}")
         lines += _servers(turn)
-    return run.said("\n".join(lines))
+    return run.reply("\n".join(lines))
 
 
 def _model(session: SessionStatus) -> str:
@@ -113,7 +113,7 @@ async def _usage(run: CommandRun) -> Outcome:
     cap = "" if cap_usd is None else f" of ${cap_usd:.2f} (usage.dailyCapUsd)"
     rows.append(("Today", f"{money(today_usd)}{cap}, all conversations"))
     lines = [f"{label:<12}  {text}" for label, text in rows]
-    return run.said("\n".join([*lines, "`nacre usage` shows the other days."]))
+    return run.reply("\n".join([*lines, "`nacre usage` shows the other days."]))
 
 
 STATUS = Command(

@@ -1,4 +1,4 @@
-"""The model door: what the runtime asks of any model, and what it gets back.
+"""The contract of a model: what the runtime asks of any model, and what it gets back.
 
 The contract of `ChatModel.stream`, which the litellm edge, the offline responder and the scripted
 test double all keep (`tests/runtime/models/contract/model_contract.py` checks each of them):

@@ -31,14 +31,6 @@ from nacre.runtime.contracts.inbound import Inbound, Reply
 from nacre.runtime.contracts.model import Answering, Ask, ModelRequest
 from nacre.runtime.contracts.outbound import Part
 from nacre.runtime.hooks import events as ev
-from nacre.runtime.hooks.events import (
-    AfterCompaction,
-    AfterFlush,
-    Ask as AskOwner,
-    BeforeCompaction,
-    BeforeFlush,
-    Deny,
-)
 from nacre.runtime.tools.function import ToolChat
 from nacre.runtime.tools.toolbox import on_its_own_thread
 from nacre.sessions.contracts.messages import AssistantMessage, Usage
@@ -243,19 +235,19 @@ class WindowHooks:
 
     async def flush_begins(self) -> None:
         if self._hooks.hears("before_flush"):
-            await self._hooks.trigger(BeforeFlush(chat=self._chat))
+            await self._hooks.trigger(ev.BeforeFlush(chat=self._chat))
 
     async def flush_ended(self, ended: FlushEnded) -> None:
         if self._hooks.hears("after_flush"):
-            await self._hooks.trigger(AfterFlush(chat=self._chat, ended=ended))
+            await self._hooks.trigger(ev.AfterFlush(chat=self._chat, ended=ended))
 
     async def compaction_begins(self, reason: CompactionReason, tokens: int) -> None:
         if self._hooks.hears("before_compaction"):
-            await self._hooks.trigger(BeforeCompaction(chat=self._chat, reason=reason, tokens=tokens))
+            await self._hooks.trigger(ev.BeforeCompaction(chat=self._chat, reason=reason, tokens=tokens))
 
     async def compaction_ended(self, ended: CompactionEnded, summary: str) -> None:
         if self._hooks.hears("after_compaction"):
-            await self._hooks.trigger(AfterCompaction(chat=self._chat, ended=ended, summary=summary))
+            await self._hooks.trigger(ev.AfterCompaction(chat=self._chat, ended=ended, summary=summary))
 
 
 TIMEOUT_SECONDS = 30.0
@@ -274,8 +266,8 @@ Observer: TypeAlias = Handler[E, None]
 Off: TypeAlias = Callable[[], None]
 """Unregisters a handler; safe to repeat."""
 
-ToolDecision: TypeAlias = Deny | AskOwner | None
-TextDecision: TypeAlias = str | Deny | None
+ToolDecision: TypeAlias = ev.Deny | ev.Ask | None
+TextDecision: TypeAlias = str | ev.Deny | None
 SessionEndName: TypeAlias = Literal[
     "session_end", "session_end:new", "session_end:reset", "session_end:daily", "session_end:idle"
 ]

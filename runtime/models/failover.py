@@ -12,10 +12,7 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
 from typing import TypeVar
-
-from tenacity import AsyncRetrying, AttemptManager, RetryCallState, stop_after_attempt
 
 from nacre.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
@@ -178,58 +175,63 @@ async def stream_with_retries(
         ModelError: the last failure. A provider that asks to wait for more than 60 s fails at once, and so
             does everything that a retry does not help.
     """
-    is_begun = False
-    asked = partial(_watched_answer, model, request, patience, on_silence, on_reading)
-    attempts: AsyncIterator[AttemptManager] | None = None
+    attempt = 0
     while True:
+        attempt, is_begun = attempt + 1, False
+        items = watched(
+            held_to_contract(model.stream(request), model_name=model.name),
+            model_name=model.name,
+            patience=patience,
+            on_silence=on_silence,
+            on_reading=on_reading,
+        )
         try:
-            async with aclosing(asked()) as items:
+            async with aclosing(items):
                 async for item in items:
                     is_begun = True
                     yield item
             return
         except ModelError as error:
             failure = error
-        if attempts is None:  # counting costs more than a turn may, so it begins at the first failure
-            counted = _attempts(max_retries, sleep, chance).copy(
-                retry=lambda state: _passes_in(state, retries_time_outs=retries_time_outs),
-                before_sleep=lambda state: on_retry(
-                    state.attempt_number, state.upcoming_sleep, str(_model_failure(state))
-                ),
-            )
-            attempts = aiter(counted)
-            attempt = await anext(attempts)
-        attempt = await _attempt_after(failure, attempt, attempts)
+        if isinstance(failure, RateLimited) and _wish(failure) > MAX_DELAY_SECONDS:
+            raise _longer_than_a_turn_waits(failure) from failure
+        delay_seconds = _delay_seconds(failure, attempt, chance)
+        is_late = isinstance(failure, ModelTimedOut) and (attempt > 1 or not retries_time_outs)
+        if delay_seconds is None or is_late or attempt > max_retries:
+            raise failure
+        on_retry(attempt, delay_seconds, str(failure))
+        await sleep(delay_seconds)
         if is_begun:
             yield AnswerRestarted(problem=str(failure))
-            is_begun = False
-
-
-async def _attempt_after(
-    failure: ModelError, attempt: AttemptManager, attempts: AsyncIterator[AttemptManager]
-) -> AttemptManager:
-    """The number of the next attempt, after its delay.
-
-    Raises:
-        ModelError: the failure, if it is not retried.
-    """
-    attempt.retry_state.set_exception((type(failure), failure, failure.__traceback__))
-    try:
-        return await anext(attempts)
-    except RateLimited as error:
-        if _wish(error) <= MAX_DELAY_SECONDS:
-            raise
-        raise _longer_than_a_turn_waits(error) from error
 
 
 async def call_with_retries(
     call: Callable[[], Awaitable[T]], *, sleep: Callable[[float], Awaitable[None]]
 ) -> T:
     """The result of `call`, repeated as in `stream_with_retries` and with its errors."""
-    async for attempt in _attempts(MAX_RETRIES, sleep, random.random):
-        with attempt:
+    attempt = 0
+    while True:
+        attempt += 1
+        try:
             return await call()
-    raise AssertionError("the last attempt gives its answer or raises")
+        except ModelError as error:
+            delay_seconds = _delay_seconds(error, attempt, random.random)
+            if delay_seconds is None or attempt > MAX_RETRIES:
+                raise
+        await sleep(delay_seconds)
+
+
+def _delay_seconds(error: ModelError, attempt: int, chance: Callable[[], float]) -> float | None:
+    """How long to wait after a failed attempt, the first is 1; `None` if a retry does not help."""
+    passes = isinstance(error, RateLimited | ModelUnavailable) and not isinstance(error, ModelNotRunning)
+    if not passes or _wish(error) > MAX_DELAY_SECONDS:
+        return None
+    delay = FIRST_DELAY_SECONDS * 2.0 ** (attempt - 1) * (1 + JITTER * chance())
+    return max(min(delay, MAX_DELAY_SECONDS), _wish(error))
+
+
+def _wish(error: ModelError) -> float:
+    return (error.retry_after_seconds or 0.0) if isinstance(error, RateLimited) else 0.0
 
 
 async def held_to_contract(
@@ -276,19 +278,6 @@ async def whole_answer(model: ChatModel, request: ModelRequest) -> AssistantMess
     raise AssertionError("an answer without a final message is a BadModelReply")
 
 
-def _watched_answer(
-    model: ChatModel,
-    request: ModelRequest,
-    patience: Patience,
-    on_silence: Callable[[StreamItem | None], None],
-    on_reading: Callable[[ModelAlive], None],
-) -> AsyncGenerator[TextDelta | AssistantMessage, None]:
-    items = held_to_contract(model.stream(request), model_name=model.name)
-    return watched(
-        items, model_name=model.name, patience=patience, on_silence=on_silence, on_reading=on_reading
-    )
-
-
 def _out_of_contract(model_name: str, item: object) -> BadModelReply:
     given = "nothing" if item is None else f"a {type(item).__name__}"
     return BadModelReply(f"The model {model_name!r} answered with {given}.")
@@ -301,44 +290,6 @@ def _longer_than_a_turn_waits(error: RateLimited) -> RateLimited:
         detail=error.detail,
         retry_after_seconds=error.retry_after_seconds,
     )
-
-
-def _attempts(
-    max_retries: int, sleep: Callable[[float], Awaitable[None]], chance: Callable[[], float]
-) -> AsyncRetrying:
-    return AsyncRetrying(
-        sleep=sleep,
-        stop=stop_after_attempt(max_retries + 1),
-        wait=lambda state: _delay_seconds(state, chance),
-        retry=lambda state: _passes(_model_failure(state)),
-        reraise=True,
-    )
-
-
-def _passes_in(state: RetryCallState, *, retries_time_outs: bool) -> bool:
-    error = _model_failure(state)
-    if isinstance(error, ModelTimedOut) and (state.attempt_number > 1 or not retries_time_outs):
-        return False
-    return _passes(error)
-
-
-def _passes(error: BaseException | None) -> bool:
-    if isinstance(error, ModelNotRunning):
-        return False
-    return isinstance(error, RateLimited | ModelUnavailable) and _wish(error) <= MAX_DELAY_SECONDS
-
-
-def _delay_seconds(state: RetryCallState, chance: Callable[[], float]) -> float:
-    delay = FIRST_DELAY_SECONDS * 2.0 ** (state.attempt_number - 1) * (1 + JITTER * chance())
-    return max(min(delay, MAX_DELAY_SECONDS), _wish(_model_failure(state)))
-
-
-def _model_failure(state: RetryCallState) -> BaseException | None:
-    return state.outcome.exception() if state.outcome is not None else None
-
-
-def _wish(error: BaseException | None) -> float:
-    return (error.retry_after_seconds or 0.0) if isinstance(error, RateLimited) else 0.0
 
 
 RETRIES_BEFORE_FALLBACK = 1

@@ -171,7 +171,7 @@ class OpenSession:
                 await self.journal.append(message)
             finally:
                 await flushed
-        await self.line.said()
+        await self.line.save_message_time()
 
     async def compact(self, summary: str, plan: CompactionPlan, *, tokens_after: int) -> None:
         """Replaces everything before the plan's first kept entry with a summary in the model's view."""
@@ -183,7 +183,7 @@ class OpenSession:
                 details=plan.details(),
             )
         )
-        await self.line.compacted(count=self.compaction_count, tokens_after=tokens_after)
+        await self.line.save_compaction(count=self.compaction_count, tokens_after=tokens_after)
 
 
 log = logging.getLogger(__name__)
@@ -203,39 +203,39 @@ class IndexLine:
         self._said_at_ms: int | None = None
         self.record = record
 
-    async def said(self) -> None:
+    async def save_message_time(self) -> None:
         """Records that a person said something now.
 
-        It is written with the next change or by `settle`, or at once if the record would look long unused; a
-        new one does not.
+        It is written with the next change or by `save_pending`, or at once if the record would look long
+        unused; a new one does not.
         """
         self._said_at_ms = at_ms = epoch_ms(self._now())
         indexed_ms = self.record.last_interaction_at_ms or self.record.session_started_at_ms or 0
         if not 0 <= at_ms - indexed_ms < SAID_EVERY_MS:
-            await self.settle()
+            await self.save_pending()
 
-    async def settle(self) -> None:
+    async def save_pending(self) -> None:
         """Writes pending changes, for a turn that ends without an answer."""
         if self._said_at_ms is not None:
             await self._mirror()
 
-    async def try_settle(self) -> None:
-        """Like `settle`, but logs a failure, because the reason for the missing answer matters more."""
+    async def try_save_pending(self) -> None:
+        """Like `save_pending`, but logs a failure, because the reason for the missing answer matters more."""
         try:
-            await self.settle()
+            await self.save_pending()
         except SessionError as error:
             log.warning("the index record of %s is older than its transcript: %s", self._key, error)
 
-    async def flushed(self, *, cycle: int) -> None:
+    async def save_flush(self, *, cycle: int) -> None:
         at_ms = epoch_ms(self._now())
         await self._mirror(memory_flush_at_ms=at_ms, memory_flush_compaction_count=cycle)
 
-    async def compacted(self, *, count: int, tokens_after: int) -> None:
+    async def save_compaction(self, *, count: int, tokens_after: int) -> None:
         """Records a compaction, the `count`th, and replaces the outdated token total."""
         total = {"total_tokens": tokens_after or None, "total_tokens_fresh": tokens_after > 0}
         await self._mirror(**unknown_usage() | total, compaction_count=count)
 
-    async def answered(self, answer: AssistantMessage, *, window_tokens: int, compactions: int) -> None:
+    async def save_answer(self, answer: AssistantMessage, *, window_tokens: int, compactions: int) -> None:
         """Records the last call of a turn: its model, context window and usage."""
         usage = answer.usage
         await self._mirror(
@@ -259,7 +259,7 @@ class IndexLine:
         current = await self._index.update(self._key, chosen)
         self.record = self._ours(current) or with_model_override(self.record, name)
 
-    async def aborted(self) -> None:
+    async def save_abort(self) -> None:
         await self._mirror(aborted_last_run=True)
 
     async def _mirror(self, **fields: Any) -> None:
@@ -598,7 +598,7 @@ class FlushRecords:
         if is_resumed:
             data["resumed"] = True
         await self._journal.append_custom(FLUSH_ENTRY, data)
-        await self._line.flushed(cycle=cycle)
+        await self._line.save_flush(cycle=cycle)
 
     def _facts(self) -> FlushFacts:
         facts = self._journal.views.cached(FlushFacts)

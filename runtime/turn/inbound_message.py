@@ -32,6 +32,8 @@ from nacre.sessions.contracts.messages import (
 )
 from nacre.sessions.entries.entries import Entry
 
+log = logging.getLogger(__name__)
+
 IMAGE_TYPES = ("image/gif", "image/jpeg", "image/png", "image/webp")
 """The image types that the large providers share."""
 MAX_IMAGE_BYTES = 3_750_000
@@ -48,6 +50,80 @@ _KINDS: dict[QuoteKind, str] = {
     "quote": "quoted words",
     "attached message": "an attached message",
 }
+
+_FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
+"""JPEG's frame markers, which contain the size."""
+_ALONE = frozenset({0x01, *range(0xD0, 0xD9)})
+MAX_PDF_BYTES = 30_000_000
+PDF_SECONDS = 30.0
+_WORST_CHAR_BYTES = 4
+_TEXT_TYPES = ("json", "xml", "yaml", "toml", "javascript", "x-sh", "x-python", "sql", "csv")
+_TEXT_NAMES = frozenset(
+    [
+        ".txt",
+        ".md",
+        ".markdown",
+        ".rst",
+        ".csv",
+        ".tsv",
+        ".json",
+        ".jsonl",
+        ".json5",
+        ".yaml",
+        ".yml",
+        ".toml",
+        ".ini",
+        ".cfg",
+        ".conf",
+        ".log",
+        ".xml",
+        ".html",
+        ".css",
+        ".js",
+        ".ts",
+        ".py",
+        ".rs",
+        ".go",
+        ".c",
+        ".h",
+        ".cpp",
+        ".java",
+        ".kt",
+        ".rb",
+        ".php",
+        ".sh",
+        ".sql",
+        ".tex",
+        ".srt",
+        ".vcf",
+        ".ics",
+        ".eml",
+        ".diff",
+        ".patch",
+    ]
+)
+MAX_MEMORY_BYTES = 1_000_000_000
+"""Of the process that reads a PDF, like the next."""
+MAX_CPU_SECONDS = 20
+NO_LIBRARY = 3
+"""Its exit code when pypdf is not installed."""
+_SUFFIXES = (".aac", ".flac", ".m4a", ".mp3", ".mpga", ".oga", ".ogg", ".opus", ".wav", ".weba")
+_TYPE_SUFFIXES = {
+    "aac": ".aac",
+    "flac": ".flac",
+    "x-flac": ".flac",
+    "mp4": ".m4a",
+    "m4a": ".m4a",
+    "x-m4a": ".m4a",
+    "mpeg": ".mp3",
+    "mp3": ".mp3",
+    "wav": ".wav",
+    "wave": ".wav",
+    "x-wav": ".wav",
+    "webm": ".webm",
+}
+_SAME_FORMAT = {".oga": ".ogg", ".opus": ".ogg", ".weba": ".webm", ".mpga": ".mp3"}
+"""Providers know each format by one suffix."""
 
 
 class FileText(Record):
@@ -185,180 +261,13 @@ def _named(file: Attachment, read: FileText) -> str:
         why = f": {read.problem}" if read.problem else ""
         return f"[{name}, {len(file.data)} bytes: not readable here{why}]"
     cut = "; the rest is left out" if read.is_cut else ""
-    clean = read.text.encode("utf-8", "replace").decode("utf-8")
     what = "this is what a model heard in the recording" if read.is_transcript else "this is its text"
     head = f"[{name}, {len(file.data)} bytes; {what}{cut}:]"
-    return f"{head}\n{clean}\n[end of {file.name!r}]"
+    return f"{head}\n{_sendable(read.text)}\n[end of {file.name!r}]"
 
 
 def _is_shown(file: Attachment, read: FileText) -> bool:
     return is_image(file) and 0 < len(file.data) <= MAX_IMAGE_BYTES and not read.problem
-
-
-def is_image(file: Attachment) -> bool:
-    """Whether a file's type is an image type that models accept."""
-    return file.mime_type.lower() in IMAGE_TYPES
-
-
-def shown_image_problem(image: Image, *, takes_images: bool) -> str:
-    """Why an image from a tool is not shown to the model, or an empty string."""
-    try:
-        data = base64.b64decode(image.data, validate=True)
-    except ValueError:
-        return "it is no image, although it is called so"
-    file = Attachment(name="", mime_type=image.mime_type, data=data)
-    if not is_image(file):
-        return f"models take no {image.mime_type[:80]}"
-    return image_problem(file, takes_images=takes_images)
-
-
-def image_problem(file: Attachment, *, takes_images: bool) -> str:
-    """Why an image is not shown to the model, or an empty string."""
-    if not takes_images:
-        return "the model that answers takes no images"
-    if len(file.data) > MAX_IMAGE_BYTES:
-        return f"an image of more than {MAX_IMAGE_BYTES} bytes is not shown to a model"
-    size = image_size(file.data)
-    if size is None:
-        return "it is no image, although it is called so"
-    if max(size) > MAX_IMAGE_PIXELS:
-        return f"it has {size[0]} × {size[1]} pixels, and {MAX_IMAGE_PIXELS} a side are shown at most"
-    return ""
-
-
-MAX_MEMORY_BYTES = 1_000_000_000
-MAX_CPU_SECONDS = 20
-NO_LIBRARY = 3
-
-
-def main() -> int:
-    """Extracts a PDF's text in a process of its own; exits with `NO_LIBRARY` if pypdf is not installed."""
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_SECONDS, MAX_CPU_SECONDS))
-    try:
-        from pypdf import PdfReader
-    except ModuleNotFoundError:
-        return NO_LIBRARY
-    from io import BytesIO
-
-    left = int(sys.argv[1]) + 1
-    for page in PdfReader(BytesIO(sys.stdin.buffer.read())).pages:
-        text = f"{page.extract_text()}\n\n"[:left]
-        sys.stdout.buffer.write(text.encode("utf-8", "replace"))
-        left -= len(text)
-        if left <= 0:
-            break
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
-
-
-_FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
-"""JPEG's frame markers, which contain the size."""
-_ALONE = frozenset({0x01, *range(0xD0, 0xD9)})
-
-
-def image_size(data: bytes) -> tuple[int, int] | None:
-    """Width and height; `None` if the bytes are not such an image or have no whole header."""
-    try:
-        if data.startswith(b"\x89PNG\r\n\x1a\n") and data[12:16] == b"IHDR":
-            return _sound(*struct.unpack_from(">II", data, 16))
-        if data.startswith((b"GIF87a", b"GIF89a")):
-            return _sound(*struct.unpack_from("<HH", data, 6))
-        if data.startswith(b"\xff\xd8"):
-            return _of_jpeg(data)
-        if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-            return _of_webp(data)
-    except struct.error:
-        return None
-    return None
-
-
-def _of_jpeg(data: bytes) -> tuple[int, int] | None:
-    at = 2
-    while True:
-        mark, kind = struct.unpack_from(">BB", data, at)
-        if mark != 0xFF:
-            return None
-        if kind == 0xFF:
-            at += 1
-        elif kind in _ALONE:
-            at += 2
-        elif kind in _FRAMES:
-            height, width = struct.unpack_from(">HH", data, at + 5)
-            return _sound(width, height)
-        else:
-            at += 2 + struct.unpack_from(">H", data, at + 2)[0]
-
-
-def _of_webp(data: bytes) -> tuple[int, int] | None:
-    kind = data[12:16]
-    if kind == b"VP8 " and data[23:26] == b"\x9d\x01\x2a":
-        width, height = struct.unpack_from("<HH", data, 26)
-        return _sound(width & 0x3FFF, height & 0x3FFF)
-    if kind == b"VP8L" and data[20:21] == b"\x2f":
-        bits = struct.unpack_from("<I", data, 21)[0]
-        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-    if kind == b"VP8X":
-        low = struct.unpack_from("<HBHB", data, 24)
-        return (low[0] | low[1] << 16) + 1, (low[2] | low[3] << 16) + 1
-    return None
-
-
-def _sound(width: int, height: int) -> tuple[int, int] | None:
-    return (width, height) if width and height else None
-
-
-MAX_PDF_BYTES = 30_000_000
-PDF_SECONDS = 30.0
-_PDF_PROGRAM = "nacre.runtime.turn.inbound_message"
-_NO_LIBRARY = 3
-_WORST_CHAR_BYTES = 4
-_TEXT_TYPES = ("json", "xml", "yaml", "toml", "javascript", "x-sh", "x-python", "sql", "csv")
-_TEXT_NAMES = [
-    ".txt",
-    ".md",
-    ".markdown",
-    ".rst",
-    ".csv",
-    ".tsv",
-    ".json",
-    ".jsonl",
-    ".json5",
-    ".yaml",
-    ".yml",
-    ".toml",
-    ".ini",
-    ".cfg",
-    ".conf",
-    ".log",
-    ".xml",
-    ".html",
-    ".css",
-    ".js",
-    ".ts",
-    ".py",
-    ".rs",
-    ".go",
-    ".c",
-    ".h",
-    ".cpp",
-    ".java",
-    ".kt",
-    ".rb",
-    ".php",
-    ".sh",
-    ".sql",
-    ".tex",
-    ".srt",
-    ".vcf",
-    ".ics",
-    ".eml",
-    ".diff",
-    ".patch",
-]
 
 
 async def message_of(
@@ -431,7 +340,7 @@ async def _pdf_text(data: bytes) -> FileText:
     program = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        _PDF_PROGRAM,
+        __name__,
         str(MAX_FILE_CHARS),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
@@ -446,7 +355,7 @@ async def _pdf_text(data: bytes) -> FileText:
         if program.returncode is None:
             program.kill()
             await program.wait()
-    if program.returncode == _NO_LIBRARY:
+    if program.returncode == NO_LIBRARY:
         return FileText(problem="reading PDFs needs nacre[pdf], which is not installed")
     if program.returncode:
         return FileText(problem="it is no PDF that can be read, or a larger one than is read")
@@ -456,25 +365,86 @@ async def _pdf_text(data: bytes) -> FileText:
     return FileText(text=text[:MAX_FILE_CHARS], is_cut=len(text) > MAX_FILE_CHARS)
 
 
-log = logging.getLogger(__name__)
+def is_image(file: Attachment) -> bool:
+    """Whether a file's type is an image type that models accept."""
+    return file.mime_type.lower() in IMAGE_TYPES
 
-_SUFFIXES = (".aac", ".flac", ".m4a", ".mp3", ".mpga", ".oga", ".ogg", ".opus", ".wav", ".weba")
-_TYPE_SUFFIXES = {
-    "aac": ".aac",
-    "flac": ".flac",
-    "x-flac": ".flac",
-    "mp4": ".m4a",
-    "m4a": ".m4a",
-    "x-m4a": ".m4a",
-    "mpeg": ".mp3",
-    "mp3": ".mp3",
-    "wav": ".wav",
-    "wave": ".wav",
-    "x-wav": ".wav",
-    "webm": ".webm",
-}
-_SAME_FORMAT = {".oga": ".ogg", ".opus": ".ogg", ".weba": ".webm", ".mpga": ".mp3"}
-"""Providers know each format by one suffix."""
+
+def shown_image_problem(image: Image, *, takes_images: bool) -> str:
+    """Why an image from a tool is not shown to the model, or an empty string."""
+    try:
+        data = base64.b64decode(image.data, validate=True)
+    except ValueError:
+        return "it is no image, although it is called so"
+    file = Attachment(name="", mime_type=image.mime_type, data=data)
+    if not is_image(file):
+        return f"models take no {image.mime_type[:80]}"
+    return image_problem(file, takes_images=takes_images)
+
+
+def image_problem(file: Attachment, *, takes_images: bool) -> str:
+    """Why an image is not shown to the model, or an empty string."""
+    if not takes_images:
+        return "the model that answers takes no images"
+    if len(file.data) > MAX_IMAGE_BYTES:
+        return f"an image of more than {MAX_IMAGE_BYTES} bytes is not shown to a model"
+    size = image_size(file.data)
+    if size is None:
+        return "it is no image, although it is called so"
+    if max(size) > MAX_IMAGE_PIXELS:
+        return f"it has {size[0]} × {size[1]} pixels, and {MAX_IMAGE_PIXELS} a side are shown at most"
+    return ""
+
+
+def image_size(data: bytes) -> tuple[int, int] | None:
+    """Width and height; `None` if the bytes are not such an image or have no whole header."""
+    try:
+        if data.startswith(b"\x89PNG\r\n\x1a\n") and data[12:16] == b"IHDR":
+            return _sound(*struct.unpack_from(">II", data, 16))
+        if data.startswith((b"GIF87a", b"GIF89a")):
+            return _sound(*struct.unpack_from("<HH", data, 6))
+        if data.startswith(b"\xff\xd8"):
+            return _of_jpeg(data)
+        if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+            return _of_webp(data)
+    except struct.error:
+        return None
+    return None
+
+
+def _of_jpeg(data: bytes) -> tuple[int, int] | None:
+    at = 2
+    while True:
+        mark, kind = struct.unpack_from(">BB", data, at)
+        if mark != 0xFF:
+            return None
+        if kind == 0xFF:
+            at += 1
+        elif kind in _ALONE:
+            at += 2
+        elif kind in _FRAMES:
+            height, width = struct.unpack_from(">HH", data, at + 5)
+            return _sound(width, height)
+        else:
+            at += 2 + struct.unpack_from(">H", data, at + 2)[0]
+
+
+def _of_webp(data: bytes) -> tuple[int, int] | None:
+    kind = data[12:16]
+    if kind == b"VP8 " and data[23:26] == b"\x9d\x01\x2a":
+        width, height = struct.unpack_from("<HH", data, 26)
+        return _sound(width & 0x3FFF, height & 0x3FFF)
+    if kind == b"VP8L" and data[20:21] == b"\x2f":
+        bits = struct.unpack_from("<I", data, 21)[0]
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    if kind == b"VP8X":
+        low = struct.unpack_from("<HBHB", data, 24)
+        return (low[0] | low[1] << 16) + 1, (low[2] | low[3] << 16) + 1
+    return None
+
+
+def _sound(width: int, height: int) -> tuple[int, int] | None:
+    return (width, height) if width and height else None
 
 
 class Transcriber(Protocol):
@@ -553,3 +523,27 @@ def _plain_type(file: Attachment) -> str:
 
 def _suffix(file: Attachment) -> str:
     return PurePath(file.name).suffix.lower()
+
+
+def main() -> int:
+    """Extracts a PDF's text in a process of its own; exits with `NO_LIBRARY` if pypdf is not installed."""
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_SECONDS, MAX_CPU_SECONDS))
+    try:
+        from pypdf import PdfReader
+    except ModuleNotFoundError:
+        return NO_LIBRARY
+    from io import BytesIO
+
+    left = int(sys.argv[1]) + 1
+    for page in PdfReader(BytesIO(sys.stdin.buffer.read())).pages:
+        text = f"{page.extract_text()}\n\n"[:left]
+        sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+        left -= len(text)
+        if left <= 0:
+            break
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -399,13 +399,13 @@ class Turn:
                         bounds=self.bounds,
                         output=None if output is None else OutputCheck(output, session.journal.append),
                     )
-                await session.line.answered(
+                await session.line.save_answer(
                     answer,
                     window_tokens=parts.models.window_tokens_of(answer),
                     compactions=session.compaction_count,
                 )
             finally:
-                await session.line.try_settle()
+                await session.line.try_save_pending()
             reply = self.reply(answer, self._texts_before_tools)
             if self._reminders:
                 await tick_reminders(parts, self._reminders)
@@ -427,12 +427,12 @@ class Turn:
                 async with self._deadline:
                     yield
         except (asyncio.CancelledError, TurnCancelled, UsageLimitReached):
-            await line.aborted()
+            await line.save_abort()
             raise
         except TimeoutError as error:
             if not self._deadline.expired():
                 raise
-            await line.aborted()
+            await line.save_abort()
             raise TurnTimedOut(
                 f"The turn was stopped after {self.parts.settings.agent.timeout_seconds:.15g} seconds. "
                 "What was said and done until then is kept: ask to go on, "

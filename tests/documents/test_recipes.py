@@ -84,7 +84,7 @@ from nacre.runtime.commands.command import Command, CommandRun, Outcome
 
 
 async def _hello(run: CommandRun) -> Outcome:
-    return run.said(f"Hello, {run.rest.strip() or 'you'}!")
+    return run.reply(f"Hello, {run.rest.strip() or 'you'}!")
 
 
 HELLO = Command(name="hello", arguments="[name]", help="say hello", run=_hello)

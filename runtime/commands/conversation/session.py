@@ -48,7 +48,7 @@ class EarlierSession(Record):
     last_said: str
 
 
-class SessionDoor(Protocol):
+class SessionAccess(Protocol):
     """Access to the sessions of an agent."""
 
     @property
@@ -82,10 +82,10 @@ class Session:
     the session busy, and `TurnCancelled` if it was stopped.
     """
 
-    def __init__(self, key: str, session_id: str, door: SessionDoor) -> None:
+    def __init__(self, key: str, session_id: str, access: SessionAccess) -> None:
         self._key = key
         self._session_id = session_id
-        self._door = door
+        self._access = access
 
     @property
     def key(self) -> str:
@@ -119,7 +119,7 @@ class Session:
         """
         attachments = options.pop("attachments", ())
         of_turn = turn_options(output_type, **cast("CallOptions", options))
-        reply = await self._door.ask(self._key, text, attachments, of_turn)
+        reply = await self._access.ask(self._key, text, attachments, of_turn)
         if reply is not None:
             self._session_id = reply.session_id
         return reply
@@ -149,7 +149,7 @@ class Session:
 
     async def status(self) -> SessionStatus:
         """Which model answers, how full its context window is, the session's age, and when it ends."""
-        return await self._run(lambda turn: status_of(turn, self._door.lifecycle))
+        return await self._run(lambda turn: status_of(turn, self._access.lifecycle))
 
     async def context(self) -> ContextView:
         """What the model would receive now, part by part."""
@@ -177,7 +177,7 @@ class Session:
             PrivacyError: the session is private, and the other key would not be.
         """
         forked = await self._run(lambda turn: fork(turn, place, key=key))
-        session = Session(forked.key, forked.session_id, self._door)
+        session = Session(forked.key, forked.session_id, self._access)
         if forked.key == self._key:
             self._session_id = forked.session_id
         return session
@@ -207,11 +207,11 @@ class Session:
         """
 
         async def begin(turn: Turn) -> str:
-            named = await self._door.chosen.named(model) if model else None
+            named = await self._access.chosen.named(model) if model else None
             if model and (named is None or named.rest):
                 raise ConfigError(f"{model!r} is not a known model. Use provider/model.")
             fresh = await begin_fresh(
-                turn, "new", lifecycle=self._door.lifecycle, chosen=self._door.chosen, named=named
+                turn, "new", lifecycle=self._access.lifecycle, chosen=self._access.chosen, named=named
             )
             return fresh.session.session_id
 
@@ -261,7 +261,7 @@ class Session:
             self._session_id = turn.session.session_id
             return await work(turn)
 
-        return await self._door.run(self._key, looked_at)
+        return await self._access.run(self._key, looked_at)
 
 
 async def _soon(value: T) -> T:

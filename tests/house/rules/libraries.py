@@ -111,7 +111,6 @@ LIBRARIES = {
         "web.py",
     ),
     "telegram": ("extensions/telegram/*.py",),
-    "tenacity": ("extensions/lancedb/table.py", "runtime/models/failover.py"),
     "tinycss2": ("extensions/email/words.py",),
     "tiktoken": ("runtime/models/tokenizer.py",),
     "typing_extensions": (
