@@ -19,11 +19,13 @@ from nacre.cli.screen.json_text import camel_json, print_json
 from nacre.cli.setup.config.changing import change_file, example
 from nacre.cli.setup.questions import (
     ask_address,
+    ask_backup,
     ask_key,
     ask_listed,
     ask_model,
     ask_name,
     ask_server_name,
+    ask_service,
     ask_telegram,
     ask_time_zone,
     ask_what_next,
@@ -501,8 +503,6 @@ def command(
     asks = not (yes or as_json) and sys.stdin.isatty() and sys.stdout.isatty()
     state_dir = settings_file(environment_of(context)).parent.absolute()
     if backup is None and asks and not has_assistant(state_dir):
-        from nacre.cli.setup.questions import ask_backup
-
         backup = ask_backup()
     if backup is not None:  # before `begin`, whose log would be in the folder that a restore makes
         return _restored(context, backup, identity, state_dir, as_json=as_json)
@@ -639,8 +639,6 @@ def _lines(
 
 def _wants_service(invocation: Invocation) -> bool:
     """Whether the owner of an assistant with channels wants a service; asked only if there is none yet."""
-    from nacre.cli.setup.questions import ask_service
-
     service = service_here(invocation)
     if service is None or service.file.exists() or not load_config(invocation.environment).settings.channels:
         return False

@@ -51,6 +51,8 @@ from nacre.sessions.contracts.messages import Usage
 if TYPE_CHECKING:
     from nacre.cli.screen.markdown import StreamedMarkdown
 
+log = logging.getLogger(__name__)
+
 _FRAME_SECONDS = 0.04
 _PAUSE_FOR_A_PAINTING = 3
 """The pause after a drawing, as a multiple of its duration, so that long blocks leave time for the rest."""
@@ -259,8 +261,6 @@ class ApprovalQuestion:
         except (ApprovalNotFound, AgentError) as error:
             self._screen.line(str(error), "warning")
 
-
-log = logging.getLogger(__name__)
 
 HISTORY_FILE = "chat_history"
 _HERE = {

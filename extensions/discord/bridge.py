@@ -35,6 +35,8 @@ from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.inbound import ChatKind, Inbound, Quoted
 
+log = logging.getLogger(__name__)
+
 CHANNEL = "discord"
 _MESSAGE_TYPES = (0, 19)  # a plain message and a reply; Discord itself writes all other types
 _PRIVATE, _NEWS, _THREADS = 1, 5, (10, 11, 12)
@@ -224,8 +226,6 @@ def with_margin(snowflake: int) -> int:
 def is_snowflake(value: object) -> bool:
     return isinstance(value, str) and value.isascii() and value.isdecimal() and 0 < int(value[:20]) < 2**63
 
-
-log = logging.getLogger(__name__)
 
 REQUEST_SECONDS = 120.0
 """The time limit of a request, including the library's own delays and retries."""

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from nacre.memory.contracts.workspace import Workspace
     from nacre.memory.engine import MemoryEngine
 
+log = logging.getLogger(__name__)
+
 BY_CODE = Source(written_by="code", audience=PRIVATE)
 """The source of lines that a program sets through `Agent.memory`."""
 BY_OWNER = Source(written_by="hand", audience=PRIVATE, said_by=("owner",))
@@ -184,8 +186,6 @@ async def _page_lines(workspace: Workspace, page: str, as_of: str) -> _PageLines
 
 
 T = TypeVar("T")
-
-log = logging.getLogger(__name__)
 
 LEAST_SCORE = 0.2
 _EVERYWHERE: tuple[ToolChats, ...] = ("private", "direct", "group")

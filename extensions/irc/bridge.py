@@ -29,6 +29,8 @@ from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Inbound
 
+log = logging.getLogger(__name__)
+
 CHANNEL = "irc"
 LINE_BYTES = 320
 """A line has 512 bytes. The server may use 190 of them for the sender's mask, the target and separators."""
@@ -169,8 +171,6 @@ def _plain(text: str) -> str:
         text = f"*{words.removeprefix('ACTION ')}*" if words.startswith("ACTION ") else ""
     return _FORMATS.sub("", text)
 
-
-log = logging.getLogger(__name__)
 
 MAX_AGE = timedelta(days=7)
 """The history is read no further back than this."""

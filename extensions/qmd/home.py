@@ -32,6 +32,8 @@ from nacre.runtime.recall.transcripts import ANYBODY, OWNER
 from nacre.runtime.settings.sections.memory import QmdPath, QmdUpdate
 from nacre.runtime.settings.sections.section import duration_seconds
 
+log = logging.getLogger(__name__)
+
 Kind = Literal["notes", "chats", "extra", "sessions"]
 """`notes` are the owner's, `chats` those of other chats, `extra` the folders in the settings."""
 
@@ -352,8 +354,6 @@ def _is_export(file: Path) -> bool:
         first = opened.readline(500).decode("utf-8", "replace")
     return first.rstrip("\n") == f"{_TITLE}{file.stem}"
 
-
-log = logging.getLogger(__name__)
 
 BOOT_TRIES = 3
 RETRY_SECONDS = 0.5

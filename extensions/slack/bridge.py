@@ -29,6 +29,8 @@ from nacre.bridges.contracts.bridge import Bridge, Capabilities, Inbox, Part
 from nacre.bridges.contracts.errors import BridgeError, CannotConnect, DeliveryRefused, NotDelivered
 from nacre.runtime.contracts.inbound import Inbound
 
+log = logging.getLogger(__name__)
+
 CHANNEL = "slack"
 EVENT_TYPE = "nacre_part"
 """The type of the metadata that holds the key of a part in the bot's messages."""
@@ -168,8 +170,6 @@ def _words(text: str) -> str:
     text = _STRUCK.sub(r"~\1~", _BOLD.sub(r"*\1*", text))
     return _LINK.sub(r"<\2|\1>", text)
 
-
-log = logging.getLogger(__name__)
 
 REQUEST_SECONDS = 30
 PING_SECONDS = 10.0

@@ -42,6 +42,8 @@ from nacre.bridges.contracts.bridge import Bridge, Capabilities, Inbox, Part, Pl
 from nacre.bridges.contracts.errors import BridgeError, DeliveryRefused, NotDelivered
 from nacre.runtime.contracts.inbound import ChatKind, Inbound, Quoted
 
+log = logging.getLogger(__name__)
+
 CHANNEL = "telegram"
 _MAX_UPDATE_ID = 2**52
 _KINDS: Mapping[str, ChatKind] = {"private": "direct", "channel": "channel"}
@@ -356,8 +358,6 @@ def _reader() -> MarkdownIt:
     reader.validateLink = lambda url: url.startswith(_LINKS)  # type: ignore[method-assign]  # its documented way
     return reader
 
-
-log = logging.getLogger(__name__)
 
 POLL_SECONDS = 50
 """How long the server may hold a poll open."""

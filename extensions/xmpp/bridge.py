@@ -35,6 +35,8 @@ from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.inbound import Inbound, Quoted
 
+log = logging.getLogger(__name__)
+
 CHANNEL = "xmpp"
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -190,8 +192,6 @@ def sendable(text: str) -> str:
     """A text without the characters that XML forbids. One of them would end the connection."""
     return _NOT_XML.sub("", text.encode("utf-8", "replace").decode())
 
-
-log = logging.getLogger(__name__)
 
 LOGIN_SECONDS = 60.0
 CLOSE_SECONDS = 3.0

@@ -23,6 +23,8 @@ from nacre.runtime.turn.turn import Turn
 from nacre.runtime.turn.turn_parts import TurnOptions
 from nacre.sessions.contracts.errors import SessionError
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
 
@@ -66,9 +68,6 @@ class CurrentSession:
                 "Use agent.sessions.get(…) outside of the command."
             )
         return await self.present()
-
-
-log = logging.getLogger(__name__)
 
 
 class CommandContext(Record):

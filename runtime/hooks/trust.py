@@ -26,6 +26,8 @@ from nacre.runtime.hooks.hooks import Hooks
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.disk.durable import locked, make_folder, read_plain, replace_file, set_aside
 
+log = logging.getLogger(__name__)
+
 HOOKS_FOLDER = "hooks"
 MAX_HOOK_BYTES = 1024 * 1024
 """A larger file is not a hook and is not read completely."""
@@ -169,9 +171,6 @@ class TrustedHooks:
             f"{self._file} cannot be read, so no hook of the workspace is trusted. "
             "`nacre admin extensions hooks trust NAME` sets it aside and creates a new one."
         )
-
-
-log = logging.getLogger(__name__)
 
 
 def register_workspace_hooks(

@@ -19,6 +19,8 @@ from nacre.runtime.contracts.errors import FailureReason, ModelError, RateLimite
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.disk.durable import locked, read_plain, replace_file, set_aside
 
+log = logging.getLogger(__name__)
+
 FORGOTTEN_AFTER_SECONDS = 24 * 60 * 60
 _STORED_NAMES = {
     "failures": "failures",
@@ -120,8 +122,6 @@ def _seconds(failures: int, reason: FailureReason) -> float:
     first, factor, longest = (5 * hour, 2, 24 * hour) if reason == "billing" else (60, 5, hour)
     return min(first * float(factor) ** min(failures - 1, 10), longest)
 
-
-log = logging.getLogger(__name__)
 
 VERSION = 1
 

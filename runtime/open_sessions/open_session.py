@@ -54,6 +54,8 @@ from nacre.sessions.stores.store import SessionRecords, SessionStore, Transcript
 from nacre.sessions.view.sent_view import PrunedView, model_messages
 from nacre.sessions.view.transcript import BranchFollower, TranscriptItem, newest_turns
 
+log = logging.getLogger(__name__)
+
 
 class OpenSession:
     """One session of an agent, open for one turn. Created by `SessionOpener`.
@@ -185,8 +187,6 @@ class OpenSession:
         )
         await self.line.save_compaction(count=self.compaction_count, tokens_after=tokens_after)
 
-
-log = logging.getLogger(__name__)
 
 SAID_EVERY_MS = 3_600_000
 """The most that the time of the last message may lag behind while it is answered."""

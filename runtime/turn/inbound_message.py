@@ -10,10 +10,10 @@ import asyncio
 import base64
 import codecs
 import logging
-import resource
 import struct
 import sys
 from collections.abc import Collection, Sequence
+from importlib.util import find_spec
 from pathlib import PurePath
 from typing import Protocol
 
@@ -102,11 +102,6 @@ _TEXT_NAMES = frozenset(
         ".patch",
     ]
 )
-MAX_MEMORY_BYTES = 1_000_000_000
-"""Of the process that reads a PDF, like the next."""
-MAX_CPU_SECONDS = 20
-NO_LIBRARY = 3
-"""Its exit code when pypdf is not installed."""
 _SUFFIXES = (".aac", ".flac", ".m4a", ".mp3", ".mpga", ".oga", ".ogg", ".opus", ".wav", ".weba")
 _TYPE_SUFFIXES = {
     "aac": ".aac",
@@ -337,10 +332,12 @@ def _decoded(data: bytes) -> str | None:
 async def _pdf_text(data: bytes) -> FileText:
     if len(data) > MAX_PDF_BYTES:
         return FileText(problem=f"a PDF of more than {MAX_PDF_BYTES} bytes is not opened")
+    if find_spec("pypdf") is None:
+        return FileText(problem="reading PDFs needs nacre[pdf], which is not installed")
     program = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        __name__,
+        "nacre.runtime.turn.pdf_text",
         str(MAX_FILE_CHARS),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
@@ -355,8 +352,6 @@ async def _pdf_text(data: bytes) -> FileText:
         if program.returncode is None:
             program.kill()
             await program.wait()
-    if program.returncode == NO_LIBRARY:
-        return FileText(problem="reading PDFs needs nacre[pdf], which is not installed")
     if program.returncode:
         return FileText(problem="it is no PDF that can be read, or a larger one than is read")
     text = out.decode("utf-8", "replace")
@@ -523,27 +518,3 @@ def _plain_type(file: Attachment) -> str:
 
 def _suffix(file: Attachment) -> str:
     return PurePath(file.name).suffix.lower()
-
-
-def main() -> int:
-    """Extracts a PDF's text in a process of its own; exits with `NO_LIBRARY` if pypdf is not installed."""
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_SECONDS, MAX_CPU_SECONDS))
-    try:
-        from pypdf import PdfReader
-    except ModuleNotFoundError:
-        return NO_LIBRARY
-    from io import BytesIO
-
-    left = int(sys.argv[1]) + 1
-    for page in PdfReader(BytesIO(sys.stdin.buffer.read())).pages:
-        text = f"{page.extract_text()}\n\n"[:left]
-        sys.stdout.buffer.write(text.encode("utf-8", "replace"))
-        left -= len(text)
-        if left <= 0:
-            break
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

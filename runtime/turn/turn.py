@@ -63,6 +63,8 @@ from nacre.sessions.contracts.messages import (
     speaker_label,
 )
 
+log = logging.getLogger(__name__)
+
 HEADING = "## Asked to remember"
 POINTS_BACK = (
     "The assistant saved no note. If it should remember something, say it in one message or use /remember."
@@ -265,8 +267,6 @@ async def keep_promise(session: OpenSession, parts: TurnParts, words: str, reply
     said = "you asked it to remember" if is_asked else "it said it would remember"
     return f"The assistant did not save what {said}, so Nacre wrote it into {path}."
 
-
-log = logging.getLogger(__name__)
 
 MOST_SHORTENINGS = 3
 """How often a turn halves what a provider calls too long where no compaction helps."""

@@ -23,6 +23,8 @@ from typing import Any, BinaryIO, TypeAlias, TypeVar
 from nacre.locks import FILE_MODE, lock_within, try_lock
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionWriteFailed
 
+log = logging.getLogger(__name__)
+
 READ_BLOCK_BYTES = 1 << 18
 
 Sync: TypeAlias = Callable[[int], None]
@@ -283,8 +285,6 @@ def make_folder(path: Path) -> None:
         for folder in reversed(missing):
             folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
 
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

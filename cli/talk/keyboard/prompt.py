@@ -29,6 +29,8 @@ from prompt_toolkit.output import ColorDepth
 from nacre.cli.talk.keyboard.attached_files import dropped_files
 from nacre.cli.talk.keyboard.completion import Known, MessageCompleter
 
+log = logging.getLogger(__name__)
+
 _MOST_LINES = 12
 _MOST_CHARS = 2_000
 _SIGN = re.compile(r"\[paste (\d+): [^\]\n]*\]")
@@ -226,9 +228,6 @@ def _bindings(completer: MessageCompleter, pastes: Pastes, show_details: Callabl
             buffer.start_completion(insert_common_part=True)
 
     return bindings
-
-
-log = logging.getLogger(__name__)
 
 
 class OwnerHistory(FileHistory):

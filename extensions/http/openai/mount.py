@@ -76,6 +76,8 @@ from nacre.runtime.extensions.service import HttpMount, caller_of
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import Usage
 
+log = logging.getLogger(__name__)
+
 RESTART_NOTICE = "\n\n(The answer was interrupted here and starts again.)\n\n"
 _STATUS: tuple[tuple[type[AgentError], int, str], ...] = (
     (RateLimited, 429, "rate_limit_error"),
@@ -494,7 +496,6 @@ async def _numbered(items: AsyncIterator[dict[str, Any]]) -> AsyncIterator[dict[
 MOST_TEXTS = 2048
 """OpenAI's limit."""
 Handler = Callable[[Request], Awaitable[Response]]
-log = logging.getLogger(__name__)
 
 
 async def list_models(conversations: Conversations, request: Request) -> Response:

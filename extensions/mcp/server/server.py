@@ -43,6 +43,8 @@ from nacre.runtime.storage.storage import storage_of
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, Toolbox, ToolFailed, ToolOutput
 from nacre.sessions.contracts.messages import ToolCall, message_text
 
+log = logging.getLogger(__name__)
+
 MOST_APPEND_CHARS = 20_000
 """A longer text is not a note; a program should append a summary instead."""
 CALL_SECONDS = 60.0
@@ -276,8 +278,6 @@ def _refused(sentence: str) -> MCPError:
 
 
 PATH = "/mcp"
-
-log = logging.getLogger(__name__)
 
 
 class _Memory:

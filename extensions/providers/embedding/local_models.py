@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     import httpx
     from llama_cpp import Llama
 
+log = logging.getLogger(__name__)
+
 MAX_INPUT_TOKENS = 2_048
 """The longest input of a model, unless it was trained on less."""
 
@@ -177,8 +179,6 @@ def _without_llama_cpp(model: str, why: str) -> str:
         "memorySearch.provider to openai."
     )
 
-
-log = logging.getLogger(__name__)
 
 HUB = "https://huggingface.co"
 BLOCK_BYTES = 1 << 20

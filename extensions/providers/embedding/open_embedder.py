@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from nacre.extensions.providers.embedding.daily_budget import EmbeddingBudget
     from nacre.runtime.providers.provider import Lend, OpenOther
 
+log = logging.getLogger(__name__)
+
 LOCAL = ("", "local", "gguf")
 DEFAULT_GGUF = "hf:ggml-org/embeddinggemma-300m-qat-q8_0-GGUF/embeddinggemma-300m-qat-Q8_0.gguf"
 """The model of `gguf` without a `local.modelPath` (seed 001, "Local mode")."""
@@ -195,9 +197,6 @@ def _has_key(endpoint: EmbeddingEndpoint, settings: MemorySearchSettings) -> boo
         return True
     # an address or headers for embeddings mean that the provider is wanted, even without a key
     return bool(settings.remote and (settings.remote.base_url or settings.remote.headers))
-
-
-log = logging.getLogger(__name__)
 
 
 class FallbackEmbedder:

@@ -33,6 +33,8 @@ from nacre.memory.workspace.git import GIT_WORK_SECONDS, GitFailed, GitTimedOut,
 from nacre.memory.workspace.paths import open_regular
 from nacre.record import Record
 
+log = logging.getLogger(__name__)
+
 BRANCH = "refs/heads/main"
 HISTORY_FOLDER = "history"
 """The folder of the state folder with one repository for each workspace."""
@@ -393,8 +395,6 @@ def _quoted(name: str) -> bytes:
     escaped = os.fsencode(name).replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
     return b'"%s"' % escaped
 
-
-log = logging.getLogger(__name__)
 
 _MAIN = "refs/heads/main"
 _MOST_BYTES = 8 << 20

@@ -97,7 +97,7 @@ LIBRARIES = {
     "pygments": ("extensions/http/page/rendering.py",),
     "pyjson5": ("runtime/settings/disk/*.py", "sessions/index/image.py"),
     "pyrage": ("extensions/backup/encryption.py",),
-    "pypdf": ("runtime/turn/inbound_message.py",),
+    "pypdf": ("runtime/turn/pdf_text.py",),
     "referencing": ("runtime/extensions/installed/settings_schema.py", "extensions/mcp/client/servers.py"),
     "rich": ("cli/screen/markdown.py",),
     "sentence_transformers": ("extensions/providers/embedding/local_models.py",),
