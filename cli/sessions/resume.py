@@ -12,7 +12,7 @@ from nacre.cli.sessions.commands import run_on_shelf
 from nacre.cli.sessions.shelf import SessionShelf
 from nacre.cli.talk.conversation import converse
 from nacre.cli.talk.piped_chat import answer_lines
-from nacre.cli.talk.quiet_turn import owner_says, run_quiet_turn
+from nacre.cli.talk.quiet_turn import run_quiet_turn, terminal_message
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.events import ReplyReady, TurnFailed
 from nacre.sessions.contracts.keys import RECOVERED, canonical_key
@@ -59,7 +59,7 @@ async def _went_back(invocation: Invocation, session: StoredSession, key: str, f
     reply, error, session_id = "", "", session.session_id
     if first:
         async with Agent.open(environment=invocation.environment, watch=False) as agent:
-            ending = (await run_quiet_turn(agent, owner_says(first, key), None)).ending
+            ending = (await run_quiet_turn(agent, terminal_message(first, key), None)).ending
         if isinstance(ending, ReplyReady):
             reply, session_id, key = ending.reply.text, ending.reply.session_id, ending.reply.session_key
         elif isinstance(ending, TurnFailed):

@@ -22,7 +22,7 @@ from nacre.cli.talk.event_lines import Calls, asked_text, event_line
 from nacre.cli.talk.keyboard.attached_files import FileNotSent, mentioned_files
 from nacre.cli.talk.keyboard.completion import Known
 from nacre.cli.talk.keyboard.prompt import Prompt, keyboard_held_back, keyboard_lent
-from nacre.cli.talk.quiet_turn import LEAVE_COMMANDS, owner_says
+from nacre.cli.talk.quiet_turn import LEAVE_COMMANDS, terminal_message
 from nacre.record import Record
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.commands.conversation.status import SessionStatus
@@ -302,7 +302,7 @@ class _Chat:
         self._environment = invocation.environment
         self._now = owner_clock(self._config.settings.agent.user_timezone)
         self._screen = screen
-        self._empty = owner_says("", session_key)
+        self._empty = terminal_message("", session_key)
         # the others are about chats that `nacre serve` answers
         self._offered = [each for each in agent.commands(self._empty) if each.group != "Channels"]
         meanings = {word: command.help for command in self._offered for word in command.called_by}

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 
 from nacre.cli.invocation import Invocation
 from nacre.cli.screen.screen import screen_on
-from nacre.cli.talk.quiet_turn import LEAVE_COMMANDS, owner_says, run_quiet_turn
+from nacre.cli.talk.quiet_turn import LEAVE_COMMANDS, run_quiet_turn, terminal_message
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.events import ReplyReady, TurnFailed
 
@@ -38,7 +38,7 @@ async def answer_lines(invocation: Invocation, session_key: str, *, first: str =
                 continue
             if line.strip() in LEAVE_COMMANDS:
                 break
-            ending = (await run_quiet_turn(agent, owner_says(line, session_key), progress)).ending
+            ending = (await run_quiet_turn(agent, terminal_message(line, session_key), progress)).ending
             if isinstance(ending, ReplyReady):
                 answers.line(ending.reply.text.strip())
             elif isinstance(ending, TurnFailed):

@@ -26,7 +26,7 @@ class Outcome(Record):
     events: tuple[Event, ...]
 
 
-def owner_says(text: str, session_key: str) -> Inbound:
+def terminal_message(text: str, session_key: str) -> Inbound:
     """A message of the owner from a terminal: a private chat, in a named session or the main one."""
     return Inbound(
         text=text, chat_kind="direct", channel="terminal", is_owner=True, session_key=session_key.strip()

@@ -66,14 +66,14 @@ def command(
     if not (text.strip() or files):
         raise click.UsageError("There is nothing to send. Give a text with -m, or pipe one in.", context)
     from nacre.cli.signals import run_until_signal
-    from nacre.cli.talk.quiet_turn import owner_says, shared_key
+    from nacre.cli.talk.quiet_turn import shared_key, terminal_message
     from nacre.runtime.contracts.errors import AgentError, ConfigError, TurnCancelled
 
     told: list[Outcome] = []
     try:
         invocation = begin(context)
         key = shared_key(session_key, invocation.config.agent_id) if is_shared else session_key
-        inbound = replace(owner_says(text, key), attachments=tuple(map(_attachment, files)))
+        inbound = replace(terminal_message(text, key), attachments=tuple(map(_attachment, files)))
         code = run_until_signal(_send(invocation, inbound, told, as_json=as_json))
         if code >= SIGNALS and as_json and not told:
             _print_outcome(None, TurnCancelled(f"The turn was stopped by signal {code - SIGNALS}."))

@@ -14,13 +14,13 @@ from weakref import finalize
 from nacre.memory.contracts.facts import FactMemory
 from nacre.runtime.agent.answering import (
     EventQueue,
-    asked,
     check_chat,
-    ending_of,
-    owner_says,
+    message_and_options,
+    never_began,
+    owner_message,
     refuse,
     run_turn,
-    stopped,
+    wait_for_ending,
     warn_unread,
 )
 from nacre.runtime.agent.approvals import PendingApprovals
@@ -245,7 +245,7 @@ class Agent:
         Raises:
             AgentError: the turn failed; the message is on disk unless it was refused.
         """
-        inbound, of_turn = asked(text, options)
+        inbound, of_turn = message_and_options(text, options)
         return await self._respond(inbound, turn_options(output_type, **of_turn))
 
     @overload
@@ -276,7 +276,7 @@ class Agent:
 
     async def _respond(self, inbound: Inbound, options: TurnOptions) -> Reply[Any] | None:
         events: list[Event] = []
-        ending = await ending_of(self._start(inbound, events.append, options), events)
+        ending = await wait_for_ending(self._start(inbound, events.append, options), events)
         if isinstance(ending, TurnFailed):
             raise ending.error
         return options.checked(ending.reply if isinstance(ending, ReplyReady) else None)
@@ -311,7 +311,7 @@ class Agent:
                 last = event
                 yield event
             if not isinstance(last, ReplyReady | Silence | TurnFailed):
-                yield stopped()
+                yield never_began()
         finally:
             if task.cancel():  # cancelled once: `gather` would hand on each of its own cancellations
                 await asyncio.wait((task,))
@@ -329,7 +329,7 @@ class Agent:
         is on disk. With `after="tools"`, a turn whose tools are running ends when they are done, and their
         results are recorded.
         """
-        inbound = owner_says("", session) if isinstance(session, str) else session
+        inbound = owner_message("", session) if isinstance(session, str) else session
         try:
             return self._parts.running.stop(self._route(inbound).key, after)
         except (AgentError, SessionError):

@@ -224,7 +224,7 @@ async def refuse(error: Exception, emit: Emit) -> None:
     emit(TurnFailed(error=failure_of(error)))
 
 
-def stopped() -> TurnFailed:
+def never_began() -> TurnFailed:
     """The ending of a turn that was stopped before `run_turn` could emit one."""
     return TurnFailed(error=TurnCancelled("The turn was stopped before it began."))
 
@@ -240,7 +240,9 @@ def warn_unread(begun: Sequence[bool]) -> None:
         )
 
 
-async def ending_of(task: asyncio.Task[None], events: Sequence[Event]) -> ReplyReady | Silence | TurnFailed:
+async def wait_for_ending(
+    task: asyncio.Task[None], events: Sequence[Event]
+) -> ReplyReady | Silence | TurnFailed:
     """Waits for a turn's task and returns the last of its `events`. Cancelling the caller stops the turn."""
     try:
         await task
@@ -249,10 +251,10 @@ async def ending_of(task: asyncio.Task[None], events: Sequence[Event]) -> ReplyR
         if caller is not None and caller.cancelling():
             raise
     last = events[-1] if events else None
-    return last if isinstance(last, ReplyReady | Silence | TurnFailed) else stopped()
+    return last if isinstance(last, ReplyReady | Silence | TurnFailed) else never_began()
 
 
-def owner_says(
+def owner_message(
     text: str, session: str, attachments: tuple[Attachment, ...] = (), context: object = None
 ) -> Inbound:
     """A private message of the owner, sent by a program."""
@@ -267,10 +269,10 @@ def owner_says(
     )
 
 
-def asked(text: str, options: AskOptions) -> tuple[Inbound, CallOptions]:
+def message_and_options(text: str, options: AskOptions) -> tuple[Inbound, CallOptions]:
     """A private message of the owner with what comes with it, and the options of its turn."""
     session, context = options.pop("session", ""), options.pop("context", None)
-    inbound = owner_says(text, session, options.pop("attachments", ()), context)
+    inbound = owner_message(text, session, options.pop("attachments", ()), context)
     return inbound, cast("CallOptions", options)
 
 

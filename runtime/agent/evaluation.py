@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from nacre.prompts import render
 from nacre.record import Record
 from nacre.runtime.agent.agent import Agent
-from nacre.runtime.agent.answering import owner_says
+from nacre.runtime.agent.answering import owner_message
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.events import ReplyReady, Silence, ToolEnded, TurnFailed
 from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt
@@ -111,7 +111,7 @@ async def run_case(agent: Agent, case: Case) -> CaseRun:
     tools: list[ToolEnded] = []
     usage, error = Usage(), None
     for text in case.asks:
-        async for event in agent.stream(owner_says(text, "")):
+        async for event in agent.stream(owner_message(text, "")):
             match event:
                 case ToolEnded():
                     tools.append(event)

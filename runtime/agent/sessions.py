@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from nacre.record import Record
-from nacre.runtime.agent.answering import owner_says
+from nacre.runtime.agent.answering import owner_message
 from nacre.runtime.agent.opening.agent_parts import AgentParts
 from nacre.runtime.agent.opening.sub_agents import is_sub_agent_key
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
@@ -93,7 +93,7 @@ class Sessions:
     async def ask(
         self, key: str, text: str, attachments: tuple[Attachment, ...], options: TurnOptions, /
     ) -> Reply[Any] | None:
-        return await self._say(owner_says(text, key, attachments), options)
+        return await self._say(owner_message(text, key, attachments), options)
 
     async def run(self, key: str, work: Callable[[Turn], Awaitable[T]], /) -> T:
         """Calls `work` on the open session of a key, while no other turn runs there."""

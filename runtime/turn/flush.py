@@ -88,7 +88,7 @@ class FlushConversation:
         if isinstance(message, ToolResultMessage):
             self.failure = message_text(message) if message.is_error else ""
 
-    async def take_in(self) -> None:
+    async def record_joined_messages(self) -> None:
         """Does nothing: no message can join a flush."""
 
     async def set_aside(self, answer: AssistantMessage) -> None:

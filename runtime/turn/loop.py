@@ -66,7 +66,7 @@ class Conversation(Protocol):
     async def set_aside(self, answer: AssistantMessage) -> None:
         """Keeps the beginning of an answer that is asked for again, where no model sees it."""
 
-    async def take_in(self) -> None:
+    async def record_joined_messages(self) -> None:
         """Puts messages on disk that were sent to the turn while its tools ran."""
 
     def now_ms(self) -> int: ...
@@ -109,7 +109,7 @@ async def run_loop(
         if output is not None:
             answer = output.checked(answer)
         await conversation.record(answer)
-        bounds.answered(answer)
+        bounds.count_answer(answer)
         if output is not None and output.problem:
             await _ask_again(conversation, answer, output, emit)
             continue
@@ -130,7 +130,7 @@ async def run_loop(
             answered = await _run_tools(conversation, answer.tool_calls, toolbox, emit)
         if answered and output is None:
             return await _handed_off(conversation, answered, emit)
-        await conversation.take_in()
+        await conversation.record_joined_messages()
     raise StepLimitReached(_STILL_CALLING.format(max_steps))
 
 
@@ -376,7 +376,7 @@ class TurnBounds:
         self._ends_after_tools = self._tools_are_running
         return self._ends_after_tools
 
-    def answered(self, answer: AssistantMessage) -> None:
+    def count_answer(self, answer: AssistantMessage) -> None:
         self._model_calls += 1
         if answer.usage is not None:
             self._use(answer.usage)

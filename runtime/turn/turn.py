@@ -485,7 +485,7 @@ class Turn:
     async def request(self) -> ModelRequest:
         """The whole context, after the window has made room."""
         with paused(self._deadline):
-            await (await self.window()).keep()
+            await (await self.window()).fit()
         session, context = self.session, await self.context()
         output = self.parts.options.output
         if recall_is_due(session.branch):
@@ -559,7 +559,7 @@ class Turn:
             if message_text(message).strip():
                 self._texts_before_tools.append(message_text(message))
 
-    async def take_in(self) -> None:
+    async def record_joined_messages(self) -> None:
         """Puts on disk what was said while tools ran, as the hooks let it through."""
         for joining in self.bounds.joining.take():
             try:

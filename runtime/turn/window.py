@@ -104,7 +104,7 @@ class Window:
         log.warning("%d tokens were reported for about %d", measure.usage_tokens, estimate)
         return ContextMeasure(tokens=estimate, usage_tokens=0, trailing_tokens=estimate)
 
-    async def keep(self) -> None:
+    async def fit(self) -> None:
         """Shortens, prunes, flushes and compacts when due; called before every model call.
 
         A compaction that did not make enough room is followed by another, which keeps less.

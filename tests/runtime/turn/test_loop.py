@@ -62,7 +62,7 @@ class Memory:
     async def record(self, message: Message) -> None:
         self.messages.append(message)
 
-    async def take_in(self) -> None:
+    async def record_joined_messages(self) -> None:
         """Nobody says anything while tools run."""
 
     def now_ms(self) -> int:
