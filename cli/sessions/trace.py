@@ -113,7 +113,7 @@ def turns_of(branch: Sequence[Entry], *, spent: Collection[Spent] = ()) -> list[
     A message that arrived while tools ran belongs to the running turn. `spent` are the calls of the usage
     files: those for a summary are found by their time, because they are in no transcript.
     """
-    reader = _Reader(spent)
+    reader = _TurnReader(spent)
     for entry in branch:
         reader.take(entry)
     return reader.turns()
@@ -168,7 +168,7 @@ def _with_sub_agents(turn: TurnTrace, below: Mapping[str, tuple[Step, ...]]) -> 
     return TurnTrace(steps=tuple(steps))
 
 
-class _Reader:
+class _TurnReader:
     def __init__(self, spent: Collection[Spent]) -> None:
         self._spent = [each for each in spent if each.purpose == "compaction"]
         self._turns: list[list[Step]] = []

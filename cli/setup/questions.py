@@ -17,7 +17,7 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.providers.provider import Offer
 
 if TYPE_CHECKING:
-    from nacre.runtime.providers.provider import Choice
+    from nacre.runtime.providers.provider import ModelChoice
 
 MAX_SHOWN = 15
 _OFFLINE = "0"
@@ -58,9 +58,9 @@ def ask_time_zone(system_zone: str) -> str:
             click.echo(f"  {error}")
 
 
-def ask_model(choices: Sequence[Choice], offers: Sequence[Offer], kept: str) -> str | Offer:
+def ask_model(choices: Sequence[ModelChoice], offers: Sequence[Offer], kept: str) -> str | Offer:
     """`provider/model`, found or not, an address, or a provider; empty to stay with `kept`, if any."""
-    shown: list[Choice | Offer] = [*choices[:MAX_SHOWN], *offers]
+    shown: list[ModelChoice | Offer] = [*choices[:MAX_SHOWN], *offers]
     for number, each in enumerate(shown, start=1):
         told = each.label if isinstance(each, Offer) else f"{each.model_name}  ({each.place})"
         click.echo(f"  {number:<2} {told}")
@@ -87,7 +87,7 @@ def ask_model(choices: Sequence[Choice], offers: Sequence[Offer], kept: str) -> 
         click.echo("  Type a number of the list, an address, or a name such as openai/gpt-5-mini.")
 
 
-def ask_listed(choices: Sequence[Choice], provider: str) -> str:
+def ask_listed(choices: Sequence[ModelChoice], provider: str) -> str:
     """One of a provider's models, or another name; empty to go back. A part of a name shortens the list."""
     listed = list(choices)
     while True:

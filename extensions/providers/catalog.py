@@ -14,7 +14,7 @@ from nacre.extensions.providers.completions.errors import key_variable
 from nacre.extensions.providers.completions.price_map import price_map_models
 from nacre.extensions.providers.openai_compatible.listing import is_talking, listing
 from nacre.extensions.providers.openai_compatible.providers import PROVIDERS, Endpoint, resolve_endpoint
-from nacre.runtime.providers.provider import Choice, Listing, Offer, ServedModel
+from nacre.runtime.providers.provider import Listing, ModelChoice, Offer, ServedModel
 
 LOCAL_SERVERS: Mapping[str, str] = {
     "ollama": "Ollama",
@@ -92,7 +92,7 @@ def usual_address(provider_name: str) -> str:
 
 async def offered_models(
     provider_name: str, environment: Mapping[str, str], api_key: str
-) -> tuple[int, tuple[Choice, ...]]:
+) -> tuple[int, tuple[ModelChoice, ...]]:
     """The models that a provider lists, else those of the price map; the suggested one first.
 
     In front of them the HTTP status of the provider's answer, 0 if there was none.
@@ -117,10 +117,12 @@ def _priced_models(provider_name: str, known: Mapping[str, Any]) -> tuple[Served
     return tuple(ServedModel(name=name) for name in sorted(listed, key=lambda name: bool(_TRY.search(name))))
 
 
-def model_choices(provider_name: str, models: Sequence[ServedModel]) -> tuple[Choice, ...]:
+def model_choices(provider_name: str, models: Sequence[ServedModel]) -> tuple[ModelChoice, ...]:
     """Models with their windows and prices, the suggested one first."""
     suggested = suggested_model(provider_name)
-    found = [Choice(model_name=f"{provider_name}/{model.name}", place=_facts_text(model)) for model in models]
+    found = [
+        ModelChoice(model_name=f"{provider_name}/{model.name}", place=_facts_text(model)) for model in models
+    ]
     return tuple(sorted(found, key=lambda choice: choice.model_name != suggested))
 
 
@@ -141,16 +143,16 @@ def _facts_text(model: ServedModel) -> str:
     return f"{window}, ${model.input_usd * 1e6:.2f} in and ${model.output_usd * 1e6:.2f} out a million"
 
 
-async def found_choices(environment: Mapping[str, str]) -> tuple[Choice, ...]:
+async def found_choices(environment: Mapping[str, str]) -> tuple[ModelChoice, ...]:
     """Models of servers on this machine, which cost nothing, then one for each provider with a key."""
     found = await asyncio.gather(*(_served(provider, environment) for provider in LOCAL_SERVERS))
     return (*(choice for served in found for choice in served), *keyed_choices(environment))
 
 
-def keyed_choices(environment: Mapping[str, str]) -> tuple[Choice, ...]:
+def keyed_choices(environment: Mapping[str, str]) -> tuple[ModelChoice, ...]:
     """A model for each provider with a key in the environment."""
     return tuple(
-        Choice(model_name=model_name, place=f"key in {variable}")
+        ModelChoice(model_name=model_name, place=f"key in {variable}")
         for model_name in SUGGESTED.values()
         if (variable := next((name for name in key_variables(model_name) if _has(environment, name)), None))
     )
@@ -171,14 +173,14 @@ def key_variables(model_name: str, *, is_wanted: bool = False) -> tuple[str, ...
     return (name,) if name.endswith("_API_KEY") else ()
 
 
-async def _served(provider: str, environment: Mapping[str, str]) -> tuple[Choice, ...]:
+async def _served(provider: str, environment: Mapping[str, str]) -> tuple[ModelChoice, ...]:
     """The models of a server on this machine, without embedding models."""
     endpoint = _endpoint(provider, environment)
     if not is_loopback(endpoint.base_url):
         return ()
     found = await listing(endpoint.base_url, seconds=LOOK_SECONDS)
     place = f"{LOCAL_SERVERS[provider]} on this machine"
-    return tuple(Choice(model_name=f"{provider}/{model.name}", place=place) for model in found.talking)
+    return tuple(ModelChoice(model_name=f"{provider}/{model.name}", place=place) for model in found.talking)
 
 
 def _endpoint(provider: str, environment: Mapping[str, str]) -> Endpoint:

@@ -10,7 +10,6 @@ from nacre.prompts import quoted, render
 from nacre.record import Record
 from nacre.runtime.agent.opening.agent_parts import AgentParts
 from nacre.runtime.agent.opening.sub_agents import is_sub_agent_key
-from nacre.runtime.commands.command import Command
 from nacre.runtime.commands.registry import Called
 from nacre.runtime.commands.session_commands import DENY
 from nacre.runtime.contracts.errors import ApprovalNotFound, SessionInUse
@@ -56,9 +55,8 @@ async def settle(turn: Turn, left_over: Sequence[Approval], *, runs: bool) -> bo
 async def _settled(turn: Turn, approval: Approval, *, runs: bool) -> bool:
     approvals, branch = turn.parts.approvals, turn.session.branch
     if approval.state in ("asked", "approved") and _is_told(branch, approval):
-        await approvals.store.remove(
-            approval.id
-        )  # an older copy that somebody brought back: it ran, or was denied
+        # An older copy that somebody brought back: it ran, or was denied.
+        await approvals.store.remove(approval.id)
         return False
     waits = approval.state in ("asked", "approved") and not approval.is_expired(turn.now_ms())
     result = result_of(branch, approval)
@@ -270,32 +268,28 @@ def _route(approval: Approval) -> Route:
 
 async def answer_in_chat(parts: AgentParts, called: Called, route: Route, emit: Emit) -> None:
     """Carries out `/approve` or `/deny`, and emits the reply."""
+    approvals = parts.turn.approvals
     approval_id, _, reason = called.rest.partition(" ")
     ending: str | ReplyReady | Silence
     try:
-        ending = await _answer_approval(parts, called.command, approval_id, reason, route, emit)
+        if not approval_id:
+            ending = _waiting_list([each for each in await approvals.pending() if _may_answer(each, route)])
+        elif not _may_answer(found := await approvals.find(approval_id), route):
+            ending = (
+                "This call was asked elsewhere. Answer it there, or in a private chat with the assistant."
+            )
+        elif called.command is DENY:
+            await approvals.answer(found.id, approved=False, reason=reason)
+            ending = f"Denied: {found.tool_name}. The assistant is told."
+        else:
+            ending = await approved(parts, found, emit=emit) or (
+                f"Approved: {found.tool_name}. The turn that asked goes on with it."
+            )
     except ApprovalNotFound as error:
         ending = str(error)
     if isinstance(ending, str):
         ending = ReplyReady(reply=Reply(text=ending, session_key=route.key, session_id="", is_command=True))
     emit(ending)
-
-
-async def _answer_approval(
-    parts: AgentParts, command: Command, approval_id: str, reason: str, route: Route, emit: Emit
-) -> str | ReplyReady | Silence:
-    approvals = parts.turn.approvals
-    if not approval_id:
-        pending = [each for each in await approvals.pending() if _may_answer(each, route)]
-        return _waiting_list(pending)
-    found = await approvals.find(approval_id)
-    if not _may_answer(found, route):
-        return "This call was asked elsewhere. Answer it there, or in a private chat with the assistant."
-    if command is DENY:
-        await approvals.answer(found.id, approved=False, reason=reason)
-        return f"Denied: {found.tool_name}. The assistant is told."
-    ending = await approved(parts, found, emit=emit)
-    return ending or f"Approved: {found.tool_name}. The turn that asked goes on with it."
 
 
 def _may_answer(approval: Approval, route: Route) -> bool:

@@ -39,7 +39,7 @@ TRIMMED_EVERY = 32
 """After so many closed agents, freed memory is returned to the system, and when none is open."""
 
 
-class _Opening(Record):
+class _OpenOptions(Record):
     """What `Runtime.open` was given, for each agent that it opens."""
 
     environment: Mapping[str, str]
@@ -63,7 +63,7 @@ class Runtime:
     `async with Runtime.open(...)`. It is used on one event loop.
     """
 
-    def __init__(self, opening: _Opening) -> None:
+    def __init__(self, opening: _OpenOptions) -> None:
         self._opening = opening
         self._settings = opening.settings()
         self._agents = self._settings.config("").agents
@@ -103,7 +103,7 @@ class Runtime:
             TurnBroken: the folders of an agent cannot be made or read.
         """
         runtime = cls(
-            _Opening(
+            _OpenOptions(
                 environment=process_environment() if environment is None else environment,
                 state_dir=None if state_dir is None else Path(state_dir),
                 clock=clock,

@@ -216,7 +216,7 @@ async def _with_added_text(
     return replace(request, system=replace(request.system, tail=tail))
 
 
-def _log_invalid_answer(answer: Answer, name: str) -> None:
+def _log_invalid_answer(answer: HandlerAnswer, name: str) -> None:
     if answer.value is not None:
         kind = type(answer.value).__name__
         log.error("the hook %s returned from %s a %s, which has no effect", answer.handler, name, kind)
@@ -313,7 +313,7 @@ class AnyEvent(Protocol):
         """The name, such as `session_end`."""
 
 
-class Answer(Record):
+class HandlerAnswer(Record):
     """The return value of one handler. If it failed, `problem` is a sentence and `value` is `None`."""
 
     handler: str
@@ -445,19 +445,19 @@ class Hooks:
         """
         return tuple([answer.problem for call in self.calls(event) if (answer := await call(event)).problem])
 
-    def calls(self, event: AnyEvent) -> Iterator[Callable[[AnyEvent], Awaitable[Answer]]]:
+    def calls(self, event: AnyEvent) -> Iterator[Callable[[AnyEvent], Awaitable[HandlerAnswer]]]:
         """Yields the handlers of an event; each is called with the event or a changed one."""
         action = getattr(event, "action", "")
         names = (event.type, f"{event.type}:{action}") if action else (event.type,)
         for handler in [handler for name in names for handler in self._handlers.get(name, ())]:
             yield partial(self._answer, handler)
 
-    async def _answer(self, handler: Handler[Any, Any], event: AnyEvent) -> Answer:
+    async def _answer(self, handler: Handler[Any, Any], event: AnyEvent) -> HandlerAnswer:
         name = getattr(handler, "__qualname__", type(handler).__name__)
         deadline = asyncio.timeout(self._timeout_seconds)
         try:
             async with deadline:
-                return Answer(handler=name, value=await _returned(handler, event))
+                return HandlerAnswer(handler=name, value=await _returned(handler, event))
         except (Exception, asyncio.CancelledError, SystemExit) as error:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
@@ -468,7 +468,7 @@ class Hooks:
                 problem = f"The hook {name} took longer than {self._timeout_seconds:.15g} seconds"
             else:
                 problem = f"The hook {name} failed with {type(error).__name__}: {error}"
-            return Answer(handler=name, problem=problem)
+            return HandlerAnswer(handler=name, problem=problem)
 
 
 async def _returned(handler: Handler[Any, Any], event: AnyEvent) -> object:

@@ -88,7 +88,7 @@ class ModelFacts(Record):
         return (urlsplit(self.address).hostname or "") in LOCAL_HOSTS
 
 
-class Choice(Record):
+class ModelChoice(Record):
     """A model that could be asked; `place` says where it was found, or its window and price."""
 
     model_name: str
@@ -160,16 +160,16 @@ class ModelCatalog(Protocol):
 
     async def offered_models(
         self, provider_name: str, environment: Mapping[str, str], api_key: str, /
-    ) -> tuple[int, Sequence[Choice]]:
+    ) -> tuple[int, Sequence[ModelChoice]]:
         """The models that a provider lists, or else those with known prices; the suggested one first.
 
         In front of them the HTTP status of the provider's answer, 0 if there was none.
         """
 
-    def model_choices(self, provider_name: str, models: Sequence[ServedModel], /) -> Sequence[Choice]:
+    def model_choices(self, provider_name: str, models: Sequence[ServedModel], /) -> Sequence[ModelChoice]:
         """Models with their windows and prices, the suggested one first."""
 
-    async def found_choices(self, environment: Mapping[str, str], /) -> Sequence[Choice]:
+    async def found_choices(self, environment: Mapping[str, str], /) -> Sequence[ModelChoice]:
         """Models of servers on this machine, then one for each provider whose key `environment` has."""
 
     def key_variables(self, model_name: str, *, is_wanted: bool = False) -> Sequence[str]:

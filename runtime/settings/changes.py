@@ -51,7 +51,7 @@ _OF_OTHERS: tuple[Path, ...] = (("agents", "entries"), *_OF_SERVE)
 """Settings that an agent does not report: those of other agents and of `nacre serve`."""
 
 
-class Changes(Record):
+class SettingsChanges(Record):
     """`settings` take effect from the next turn on. The keys are dotted, as in the file."""
 
     settings: Settings
@@ -81,7 +81,7 @@ def is_taken_over_by_serve(key: str) -> bool:
     return any(f"{key}.".startswith((f"{_written(path)}.", f"{_written(path)}[")) for path in _OF_SERVE)
 
 
-def taken_over(running: Settings, seen: Settings, now: Settings) -> Changes:
+def taken_over(running: Settings, seen: Settings, now: Settings) -> SettingsChanges:
     """Applies settings that were read again.
 
     `running` are those of the agent, `seen` those of the file when it was last read, `now` its current
@@ -93,7 +93,7 @@ def taken_over(running: Settings, seen: Settings, now: Settings) -> Changes:
     changed = list(_different(seen, now))
     is_live = {path: any(path[: len(live)] == live for live in _LIVE) for path in changed}
     waiting = set(_different(running, now))
-    return Changes(
+    return SettingsChanges(
         settings=settings,
         at_once=tuple(_written(path) for path in changed if is_live[path]),
         later=tuple(_written(path) for path in changed if not is_live[path] and path in waiting),

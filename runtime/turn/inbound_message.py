@@ -15,12 +15,12 @@ import sys
 from collections.abc import Collection, Sequence
 from importlib.util import find_spec
 from pathlib import PurePath
-from typing import Protocol
 
 from nacre.prompts import quoted as quoted_lines, render
 from nacre.record import Record
 from nacre.runtime.contracts.errors import ModelError, ModelTimedOut
 from nacre.runtime.contracts.inbound import Attachment, Quoted, QuoteKind
+from nacre.runtime.providers.provider import Transcriber
 from nacre.runtime.settings.sections.hooks import AudioSettings
 from nacre.sessions.contracts.messages import (
     ATTACHMENT,
@@ -440,17 +440,6 @@ def _of_webp(data: bytes) -> tuple[int, int] | None:
 
 def _sound(width: int, height: int) -> tuple[int, int] | None:
     return (width, height) if width and height else None
-
-
-class Transcriber(Protocol):
-    """A model that transcribes recordings."""
-
-    @property
-    def name(self) -> str:
-        """`provider/model`, for the log."""
-
-    async def transcribe(self, file_name: str, data: bytes, *, timeout_seconds: float) -> str:
-        """The words of a recording. Raises `ModelError`."""
 
 
 class VoiceNotes:

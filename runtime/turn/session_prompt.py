@@ -34,7 +34,7 @@ class RecordedPrompt:
 
     def __init__(self) -> None:
         self.frozen: FrozenPrompt | None = None
-        self.known = Known()
+        self.known = KnownPrompt()
         self.tools: dict[str, str] = {}
         self.told_chars = 0
         self.recalled: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class RecordedPrompt:
 
     def _begin(self, frozen: FrozenPrompt | None) -> None:
         self.frozen = frozen
-        self.known = frozen.known if frozen is not None else Known()
+        self.known = frozen.known if frozen is not None else KnownPrompt()
         self.tools = dict(self.known.tools)
         self.told_chars = 0
         self._text, self._described = None, None
@@ -143,7 +143,7 @@ class SessionPrompt:
         recorded, journal = self.recorded(), self._session.journal
         if only_deleted and recorded.frozen is None:
             return
-        present = Known(tools=part.tools, files=part.files, logs=logs, now=now)
+        present = KnownPrompt(tools=part.tools, files=part.files, logs=logs, now=now)
         if recorded.frozen is not None and recorded.frozen.frame == part.digest:
             changes = changes_between(recorded.known, present)
             if changes is None:
@@ -178,7 +178,7 @@ Edit: TypeAlias = tuple[int, int, tuple[str, ...]]
 """Lines of a text that are replaced: the first, the one after the last, and the new lines."""
 
 
-class Known(Record):
+class KnownPrompt(Record):
     """What a model knows from the system prompt.
 
     `tools` are descriptions by name, `files` and `logs` texts by path, `now` says day, chat and model.
@@ -194,7 +194,7 @@ class FrozenPrompt(Record):
     """A recorded system prompt; `frame` is the digest of its frame."""
 
     frame: str
-    known: Known
+    known: KnownPrompt
 
     def to_record(self) -> dict[str, Any]:
         """The data of a `nacre.prompt` entry."""
@@ -209,8 +209,8 @@ class FrozenPrompt(Record):
         }
 
 
-class Changes(Record):
-    """What changed in a `Known`: the text of the message about it, and the message's details."""
+class PromptChanges(Record):
+    """What changed in a `KnownPrompt`: the text of the message about it, and the message's details."""
 
     text: str
     details: Mapping[str, Any]
@@ -225,10 +225,10 @@ def frozen_prompt(data: Mapping[str, Any]) -> FrozenPrompt | None:
     tools, files, logs = maps
     if tools is None or files is None or logs is None:
         return None
-    return FrozenPrompt(frame=frame, known=Known(tools=tools, files=files, logs=logs, now=now))
+    return FrozenPrompt(frame=frame, known=KnownPrompt(tools=tools, files=files, logs=logs, now=now))
 
 
-def changes_between(known: Known, present: Known) -> Changes | None:
+def changes_between(known: KnownPrompt, present: KnownPrompt) -> PromptChanges | None:
     """What changed, or `None`.
 
     A log that `present` lacks did not change. A new description of a known tool is not reported.
@@ -256,10 +256,10 @@ def changes_between(known: Known, present: Known) -> Changes | None:
     told += [_shown(path, text, present.files.get(path, "")) for path, text in files.items()]
     told += [_shown(path, text, present.logs[path]) for path, text in logs.items()]
     text = "\n\n".join(part for part in told if part)
-    return Changes(text=render("tail/changes", text=text), details=details) if text else None
+    return PromptChanges(text=render("tail/changes", text=text), details=details) if text else None
 
 
-def removed_lines(known: Known, present: Known) -> dict[str, list[str]]:
+def removed_lines(known: KnownPrompt, present: KnownPrompt) -> dict[str, list[str]]:
     """The known lines that each file and log no longer has."""
     pairs = {path: (text, present.files.get(path, "")) for path, text in known.files.items()}
     pairs |= {path: (known.logs[path], text) for path, text in present.logs.items() if path in known.logs}
@@ -270,7 +270,7 @@ def removed_lines(known: Known, present: Known) -> dict[str, list[str]]:
     }
 
 
-def _is_same(known: Known, present: Known) -> bool:
+def _is_same(known: KnownPrompt, present: KnownPrompt) -> bool:
     """A quick check, because most often nothing changed."""
     return (
         (known.now, known.files) == (present.now, present.files)
@@ -279,7 +279,7 @@ def _is_same(known: Known, present: Known) -> bool:
     )
 
 
-def applied(known: Known, details: Mapping[str, Any]) -> Known | None:
+def applied(known: KnownPrompt, details: Mapping[str, Any]) -> KnownPrompt | None:
     """What is known after recorded changes; `None` if their details are invalid."""
     tools, now = details.get("tools"), details.get("now", known.now)
     if details.get("version") != VERSION or not isinstance(tools, Mapping) or not isinstance(now, str):

@@ -91,12 +91,7 @@ async def summary_of(
         if model is extractor and not _is_unusable(failure, must_shrink=must_shrink):
             break
         summariser = Summariser(
-            ask=model.ask,
-            limits=model.limits,
-            instructions=instructions,
-            count_tokens=count_tokens,
-            now_ms=now_ms,
-            partial=partial,
+            model, instructions=instructions, count_tokens=count_tokens, now_ms=now_ms, partial=partial
         )
         try:
             text = await summariser.summarise(plan)
@@ -197,21 +192,20 @@ class Summariser:
 
     def __init__(
         self,
+        model: SummaryModel,
         *,
-        ask: Ask,
-        limits: SummaryLimits,
         instructions: str,
         count_tokens: Callable[[str], int],
         now_ms: Callable[[], int],
         partial: PartialSummaries,
     ) -> None:
-        self._ask = ask
-        self._limits = limits
+        self._ask = model.ask
+        self._limits = model.limits
         self._instructions = instructions
         self._count_tokens = count_tokens
         self._now_ms = now_ms
         self._partial = partial
-        self._part_tokens = limits.part_tokens
+        self._part_tokens = model.limits.part_tokens
         self._smaller_parts = 0
         self._writing: str | None = None
 

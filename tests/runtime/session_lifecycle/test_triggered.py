@@ -63,6 +63,23 @@ async def test_a_heartbeat_that_finds_nothing_leaves_no_trace(tmp_path: Path, an
     assert any("This is a heartbeat" in text for text in user_texts(transcript_file(tmp_path)))
 
 
+async def test_a_heartbeat_during_which_notes_were_saved_stays_in_view(tmp_path: Path) -> None:
+    """The flush is about the whole conversation, so what it covers is not taken back."""
+    flush = {"forceFlushTranscriptBytes": 500}
+    write_settings(tmp_path, {"agents": {"defaults": {"compaction": {"memoryFlush": flush}}}})
+    put_list(tmp_path, LIST)
+    model = ScriptedModel(
+        says("Good evening."), says("NO_REPLY", purpose="flush"), says("HEARTBEAT_OK"), says("Yes.")
+    )
+    async with opened(tmp_path, model) as agent:
+        await agent.ask("Hello")
+        events = await events_of(agent, heartbeat())
+        await agent.ask("Are you there?")
+
+    assert isinstance(events[-1], Silence)
+    assert any("This is a heartbeat" in message_text(each) for each in model.requests[3].messages)
+
+
 async def test_what_a_heartbeat_finds_is_said_and_stays(tmp_path: Path) -> None:
     """The owner can answer it."""
     put_list(tmp_path, LIST)

@@ -93,11 +93,11 @@ def summariser(
     async def remember(digest: str, text: str) -> None:
         memory[digest] = text
 
+    limits = SummaryLimits(
+        part_tokens=part_tokens, summary_tokens=summary_tokens, timeout_seconds=timeout_seconds
+    )
     return Summariser(
-        ask=ask,
-        limits=SummaryLimits(
-            part_tokens=part_tokens, summary_tokens=summary_tokens, timeout_seconds=timeout_seconds
-        ),
+        SummaryModel(name="own/model", ask=ask, limits=limits),
         instructions=instructions,
         count_tokens=count_tokens,
         now_ms=lambda: 3,
