@@ -527,7 +527,7 @@ class RecalledNotes(Record):
     paths: tuple[str, ...] = ()
 
 
-class Reminder(Record):
+class RecentNote(Record):
     """A log or a note that may be read. `modified_ns` is 0 for a log, which precedes its day's notes."""
 
     path: str
@@ -562,28 +562,26 @@ async def recalled_notes(
     """
     days = recalled_days(now, limits.daily_memory_days)
     left_chars = limits.max_total_chars
-    texts: list[tuple[Reminder, str]] = []
+    texts: list[tuple[RecentNote, str]] = []
     left_out: list[str] = []
-    for reminder in reminders(days, await _entries(workspace, days), log_chars=log_chars):
-        file = await read_context_file(
-            workspace, reminder.path, max_chars=min(reminder.max_chars, left_chars)
-        )
+    for recent in recent_notes(days, await _entries(workspace, days), log_chars=log_chars):
+        file = await read_context_file(workspace, recent.path, max_chars=min(recent.max_chars, left_chars))
         if file.missing or not (file.text.strip() or file.truncated):
             continue
         if left_chars < MIN_USEFUL_CHARS or file.injected_chars > left_chars:
-            left_out.append(label(reminder.path))
+            left_out.append(label(recent.path))
             continue
         left_chars -= file.injected_chars
-        texts.append((reminder, await own_lines(sources, reminder.path, file.text)))
+        texts.append((recent, await own_lines(sources, recent.path, file.text)))
     if not texts and not left_out:
         return RecalledNotes()
     texts.sort(key=lambda item: (item[0].day, item[0].modified_ns, item[0].path))
-    blocks = [render("recall/file", path=label(reminder.path), text=quoted(text)) for reminder, text in texts]
+    blocks = [render("recall/file", path=label(recent.path), text=quoted(text)) for recent, text in texts]
     if left_out:
         blocks.append(render("recall/left_out", paths=", ".join(left_out)))
     return RecalledNotes(
         text=render("recall/notes", files="\n\n".join(blocks)),
-        paths=tuple(reminder.path for reminder, _ in texts),
+        paths=tuple(recent.path for recent, _ in texts),
     )
 
 
@@ -599,14 +597,14 @@ def recalled_days(now: datetime, count: int) -> tuple[date, ...]:
     return (ahead, *days) if ahead > today else days
 
 
-def reminders(
+def recent_notes(
     days: Sequence[date], entries: Iterable[FolderEntry], *, log_chars: int
-) -> tuple[Reminder, ...]:
+) -> tuple[RecentNote, ...]:
     """The files of the notes folder that may be read, by priority."""
     files = [entry for entry in entries if not entry.is_folder]
     names = {entry.name for entry in files}
-    logs = [Reminder(path=daily_log_path(day), day=day, max_chars=log_chars) for day in days]
-    present = [reminder for reminder in logs if Path(reminder.path).name in names]
+    logs = [RecentNote(path=daily_log_path(day), day=day, max_chars=log_chars) for day in days]
+    present = [recent for recent in logs if Path(recent.path).name in names]
     notes = [note for day in days for note in _notes(day, files)]
     return (*present, *notes)
 
@@ -617,11 +615,11 @@ def label(path: str) -> str:
     return plain if len(plain) <= LABEL_CHARS else f"{plain[:LABEL_CHARS]}…"
 
 
-def _notes(day: date, files: Sequence[FolderEntry]) -> list[Reminder]:
+def _notes(day: date, files: Sequence[FolderEntry]) -> list[RecentNote]:
     notes = [file for file in files if (name := _NOTE.fullmatch(file.name)) and name[1] == day.isoformat()]
     notes.sort(key=lambda file: (file.modified_ns, file.name), reverse=True)
     return [
-        Reminder(
+        RecentNote(
             path=f"memory/{file.name}", day=day, max_chars=NOTE_CHARS, modified_ns=max(file.modified_ns, 1)
         )
         for file in notes[:NOTES_A_DAY]

@@ -8,7 +8,7 @@ import pytest
 
 from nacre.runtime.contracts.events import Event, ReplyReady, Warned
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
-from nacre.runtime.turn.turn import POINTS_BACK, promised
+from nacre.runtime.turn.promises import POINTS_BACK, promised
 from tests.runtime.agents import TODAY, events_of, opened, said
 
 STORY = says("Once upon a time there was a boat.")
