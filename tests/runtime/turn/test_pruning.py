@@ -203,6 +203,7 @@ def test_hard_clear_has_its_own_gates() -> None:
     many = [result(f"r{number:02d}", 4_000) for number in range(20)]
     assert "long enough" in why_not(conversation(*many), hardClear={"enabled": False})
     assert "long enough" in why_not(conversation(*many), minPrunableToolChars=90_000)
+    assert "long enough" in why_not(conversation(*many), hardClear={"placeholder": "x" * 4_001})
     assert pruned(conversation(*many), hardClear={"placeholder": "(gone)"})["r00"] == Cleared(
         placeholder="(gone)"
     )

@@ -264,7 +264,10 @@ ENGLISH = "## Goal\n" + "The bees need sugar before the frost, and it will be bo
 @pytest.mark.parametrize("talk", [RUSSIAN, CHINESE])
 @pytest.mark.covers("ASK-19")
 async def test_a_summary_in_another_writing_gets_a_second_try(talk: str) -> None:
-    """A conversation in Cyrillic or Chinese is not summarised in English without a word about it."""
+    """A conversation in Cyrillic or Chinese is not summarised in English without a word about it.
+
+    A summary in English is still better than a second answer that is none.
+    """
     model = ScriptedModel(says(ENGLISH), says(f"## Goal\n{talk}"))
     text = await summariser(model.stream, part_tokens=500).summarise(plan(talk))
     model.assert_complete()
@@ -274,8 +277,9 @@ async def test_a_summary_in_another_writing_gets_a_second_try(talk: str) -> None
     await summariser(wanted.stream, part_tokens=500, instructions="In English.").summarise(plan(talk))
     wanted.assert_complete()
 
-    stubborn = ScriptedModel(says(ENGLISH), says(ENGLISH))
-    assert await summariser(stubborn.stream, part_tokens=500).summarise(plan(talk)) == ENGLISH.strip()
+    for second in (says(ENGLISH), says("I am sorry, I cannot help with that.")):
+        stubborn = ScriptedModel(says(ENGLISH), second)
+        assert await summariser(stubborn.stream, part_tokens=500).summarise(plan(talk)) == ENGLISH.strip()
 
 
 @pytest.mark.covers("W8-8")
