@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from nacre import Agent, Inbound, sub_agent, tool
-from nacre.cli.sessions.trace import trace_lines, turns_of
+from nacre.cli.sessions.trace import trace_lines
+from nacre.runtime.agent.insight.trace import turns_of
 from nacre.runtime.ledger.file_ledger import ledger_file
 from nacre.runtime.ledger.records import Place
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
