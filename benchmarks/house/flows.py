@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,8 +47,10 @@ class Walk:
 
 @contextmanager
 def walked() -> Iterator[Walk]:
-    """Counts what runs on all threads that start within the block."""
+    """Counts what runs on this thread, on the loop's pool and on all threads that start within the block."""
     walk = Walk()
+    # Only a pool that starts its threads within the block is counted whatever ran before.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
     known: dict[CodeType, str] = {}
     is_over = False
 

@@ -29,20 +29,24 @@ ROOMS = (
     "sessions",
 )
 LIMITS = {
-    "files: plain turn": 60,
+    "files: plain turn": 61,
     "files: turn with memory_search": 85,
-    "files: turn with a flush": 74,
-    "files: /compact": 78,
+    "files: turn with a flush": 78,
+    "files: /compact": 83,
     "files: /status": 60,
     "files: line of a chat to its delivery": 87,
     "depth: plain turn": 14,
-    "files that one file imports": 73,
+    "files that one file imports": 70,
     "members that only forward": 15,
     "lines: everything": 113_100,
     "lines: core": 73_400,
     "imports from the core into extensions": 0,
 }
-"""The most that `--check` allows. A limit is lowered when it can be; only a feature may raise the lines."""
+"""The most that `--check` allows. A limit is lowered when it can be; only a feature may raise the lines.
+
+The loop's pool of threads is counted since 2026-11-29. Before, it was where a flow happened to begin its
+threads, so that `/compact` ran through 78 to 83 files.
+"""
 
 
 class Source:

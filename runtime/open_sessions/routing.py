@@ -12,13 +12,13 @@ from nacre.record import Record
 from nacre.runtime.contracts.errors import PrivacyError, SessionInUse
 from nacre.runtime.contracts.inbound import CHAT_KINDS, Inbound
 from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess, notes_folder_of
-from nacre.runtime.settings.sections.channels import history_turns
 from nacre.runtime.settings.sections.session import SessionSettings
 from nacre.runtime.settings.settings import Settings
 from nacre.sessions.contracts.keys import (
     GLOBAL_KEY,
     SessionRoute,
     canonical_key,
+    folded_id,
     is_private_key,
     key_agent,
     key_kind,
@@ -87,15 +87,21 @@ def workspace_access(key: str, settings: Settings) -> WorkspaceAccess:
 
 
 def history_turns_of(route: Route, settings: Settings) -> int | None:
-    """How many turns of a session the model is sent; `None` for all."""
-    origin = route.origin
-    return history_turns(
-        route.key,
-        channel=origin.channel,
-        sender_id=origin.sender_id,
-        channels=settings.channels,
-        ids_fold_case=route.ids_fold_case,
-    )
+    """How many turns of a session the model is sent; `None` for all.
+
+    Only direct chats with their own session, and their threads, have a limit. Channel names are
+    case-insensitive; sender ids are case-sensitive unless the route's channel folds them.
+    """
+    if not {"dm", "direct"} & set(route.key.split(":")[2:]):
+        return None
+    wanted, sender_id = route.origin.channel.strip().lower(), route.origin.sender_id
+    sections = settings.channels.items()
+    here = next((section for name, section in sections if name.strip().lower() == wanted), None)
+    if here is None:
+        return None
+    same = folded_id if route.ids_fold_case else str
+    limits = (peer.history_limit for known, peer in here.dms.items() if same(known) == same(sender_id))
+    return next((limit for limit in limits if limit is not None), here.dm_history_limit)
 
 
 def _key(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> str:

@@ -14,7 +14,6 @@ from nacre.runtime.settings.sections.section import (
     count_or,
     duration_seconds,
 )
-from nacre.sessions.contracts.keys import folded_id
 
 QueueMode: TypeAlias = Literal["collect", "followup", "steer", "steer-backlog", "interrupt"]
 QUEUE_MODES: tuple[QueueMode, ...] = ("collect", "followup", "steer", "steer-backlog", "interrupt")
@@ -247,30 +246,6 @@ def queue_mode(settings: QueueSettings, channel: str) -> QueueMode:
     wanted = channel.strip().lower()
     named = (mode for name, mode in settings.by_channel.items() if name.strip().lower() == wanted)
     return next(named, settings.mode)
-
-
-def history_turns(
-    key: str,
-    *,
-    channel: str,
-    sender_id: str,
-    channels: Mapping[str, ChannelSettings],
-    ids_fold_case: bool = False,
-) -> int | None:
-    """The number of turns of a session that are sent to the model; `None` means all.
-
-    Only direct chats with their own session, and their threads, have a limit. Channel names are
-    case-insensitive; sender ids are case-sensitive unless `ids_fold_case` is set.
-    """
-    if not {"dm", "direct"} & set(key.split(":")[2:]):
-        return None
-    wanted = channel.strip().lower()
-    here = next((section for name, section in channels.items() if name.strip().lower() == wanted), None)
-    if here is None:
-        return None
-    same = folded_id if ids_fold_case else str
-    limits = (peer.history_limit for known, peer in here.dms.items() if same(known) == same(sender_id))
-    return next((limit for limit in limits if limit is not None), here.dm_history_limit)
 
 
 def channel_settings(channels: Mapping[str, ChannelSettings], name: str, account: str = "") -> AccountRules:

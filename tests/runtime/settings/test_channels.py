@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.models.scripted import ScriptedModel, says
-from nacre.runtime.settings.sections.channels import ChannelSettings, history_turns
+from nacre.runtime.open_sessions.routing import Route, history_turns_of
+from nacre.runtime.settings.sections.channels import ChannelSettings
+from nacre.runtime.settings.settings import Settings
 from nacre.sessions.contracts.messages import message_text
+from nacre.sessions.index.record import Origin
 from tests.runtime.agents import opened, said, transcript_file, write_settings
 
 CHANNELS = {
@@ -26,6 +30,14 @@ CHANNELS = {
         "discord": {},
     }.items()
 }
+
+
+def turns_of(key: str, channel: str, sender: str, *, folds: bool = False) -> int | None:
+    """How many turns a model is sent of a session with these channels in the settings."""
+    policy = ChatPolicy(chat_kind="direct", is_owner=False, session_key_is_private=False)
+    origin = Origin(chat_kind="direct", channel=channel, sender_id=sender)
+    route = Route(key=key, policy=policy, origin=origin, ids_fold_case=folds)
+    return history_turns_of(route, Settings.model_construct(channels=CHANNELS))
 
 
 @pytest.mark.parametrize(
@@ -51,20 +63,13 @@ def test_only_direct_chats_of_their_own_have_a_limit(
     key: str, channel: str, sender: str, turns: int | None
 ) -> None:
     """The person's limit goes before the channel's; groups and the main session have none."""
-    assert history_turns(key, channel=channel, sender_id=sender, channels=CHANNELS) == turns
+    assert turns_of(key, channel, sender) == turns
 
 
 @pytest.mark.parametrize(("folds", "turns"), [(True, 2), (False, 5)])
 def test_letters_count_unless_the_channel_folds_them(folds: bool, turns: int) -> None:
     """`eve` is not `Eve`, but on a channel such as e-mail."""
-    found = history_turns(
-        "agent:main:telegram:dm:eve",
-        channel="telegram",
-        sender_id="eve",
-        channels=CHANNELS,
-        ids_fold_case=folds,
-    )
-    assert found == turns
+    assert turns_of("agent:main:telegram:dm:eve", "telegram", "eve", folds=folds) == turns
 
 
 async def test_what_a_bridge_says_of_letters_reaches_the_limit(tmp_path: Path) -> None:
