@@ -141,6 +141,7 @@ async def test_a_handler_cannot_change_what_runs(tmp_path: Path) -> None:
         await agent.ask("go")
 
     assert RAN == ["wasp"]
+    assert "owner" not in str(model.requests[1].messages)
     lines = transcript_file(tmp_path).read_text(encoding="utf-8").splitlines()
     assert "owner" not in str([line for line in lines if "nacre.prompt" not in line])
 

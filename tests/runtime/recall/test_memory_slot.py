@@ -97,6 +97,19 @@ async def test_an_engine_recalls_before_a_turn_and_captures_behind_it(tmp_path: 
     assert engine.closed == 1
 
 
+async def test_a_long_recall_is_cut(tmp_path: Path) -> None:
+    """A request has the first 12,000 characters of it, and the mark of a cut."""
+    engine = Lines()
+    engine.heard.append("boat " + "x" * 20_000)
+    model = ScriptedModel(says("Yes."))
+    async with await opened_with(tmp_path, model, engine) as agent:
+        await agent.ask("boat")
+
+    tail = model.requests[0].system.tail
+    assert tail.count("x") < 12_000
+    assert tail.endswith("> […]")
+
+
 async def test_an_engine_takes_the_place_of_the_one_that_comes_with_nacre(tmp_path: Path) -> None:
     """Its tools and its section of the prompt stand where those of memory-core did; it has its own folder."""
     engine = Lines()

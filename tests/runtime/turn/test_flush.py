@@ -135,7 +135,7 @@ async def test_one_large_message_cannot_jump_over_the_flush(tmp_path: Path) -> N
 
 
 async def test_an_overflow_is_not_sent_again_to_be_flushed(tmp_path: Path) -> None:
-    """The flush gets the newest turns that surely fit, not the context that was just refused."""
+    """The flush gets the newest turns that surely fit, and the offline responder reads the others."""
     write_settings(tmp_path, window_settings())
     model = ScriptedModel(
         *[says("ok", usage=used(2_000))] * 3,
@@ -144,18 +144,22 @@ async def test_an_overflow_is_not_sent_again_to_be_flushed(tmp_path: Path) -> No
         says("## Goal\nBees", purpose="compaction"),
         says("here", usage=used(3_000)),
     )
+    told = [f"My locker number {number} is {number}-4711. {LONG}" for number in range(3)]
     async with opened(tmp_path, model) as agent:
-        for number in range(3):
-            await agent.respond(said(f"{number}: {LONG}"))
+        for text in told:
+            await agent.respond(said(text))
         events = await events_of(agent, said("and now?"))
     model.assert_complete()
 
     assert [event.status for event in flushes(events)] == ["written"]
     refused, flush = texts(model.requests[3]), texts(model.requests[4])
-    assert f"0: {LONG}" in refused
-    assert f"0: {LONG}" not in flush
-    assert flush[0] == f"1: {LONG}"
+    assert told[0] in refused
+    assert told[0] not in flush
+    assert flush[0] == told[1]
     assert "and now?" in flush
+    notes = "".join(log.read_text("utf-8") for log in (tmp_path / "workspace/memory").glob("*.md"))
+    assert "from the newest" in notes
+    assert "0-4711" in notes
 
 
 @pytest.mark.covers("W9-7", "ASK-14")
