@@ -4,8 +4,8 @@
 
 Commands are timed in processor time (user and system of the process), for a machine that others use too, and
 take turns with their peers. `--peers` names a virtual environment with `llm` and `openai-agents`, made if
-there is none. Below the table, `--all` runs the benchmarks of what is no command: turns, bridges, HTTP
-clients and the index. `docs/engineering/comparison.md` shows its table.
+there is none. Below it, `--all` runs the other benchmarks: turns, bridges, HTTP clients, the index, searches,
+opening a session and its compaction. `docs/engineering/comparison.md` shows its table.
 """
 
 from __future__ import annotations
@@ -63,6 +63,10 @@ OTHERS = (
     ("benchmarks.process.chats", "--chats", "1", "100", "1000", "--messages", "100"),
     ("benchmarks.beside.many_streams",),
     ("benchmarks.index_speed", "--chunks", "10000", "--dimensions", "1536"),
+    ("benchmarks.process.start_up", "--rounds", "5"),
+    ("benchmarks.search_speed",),
+    ("benchmarks.session", "--entries", "10000"),
+    ("benchmarks.long_session", "--entries", "10000"),
 )
 
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nacre.installation import install_command
 from nacre.runtime.contracts.errors import ConfigError
 
 ENVIRONMENT_FILE = ".env"
@@ -94,6 +93,8 @@ def from_keyring(name: str) -> str:
 def _asked(question: str, name: str, *more: str) -> str | None:
     keyring = _keyring()
     if keyring is None:
+        from nacre.installation import install_command  # its parser of TOML takes milliseconds
+
         raise ConfigError(
             f"{name} is to be found in the system's keyring, and the package that asks it is not installed. "
             f"Install it with: {install_command('keyring')}"
