@@ -60,6 +60,28 @@ async def test_a_session_that_ended_is_what_it_was(
     assert await opener.open_ended(ended) is None
 
 
+async def test_what_an_ended_session_records_leaves_the_next_one_alone(tmp_path: Path) -> None:
+    """Its notes are saved after the key has its new session, whose line in the index stays as it is."""
+    clock, ids = Clock(), CountingIds()
+    opener = SessionOpener(file_store(tmp_path, now=clock, new_id=ids), now=clock, new_id=ids)
+    where = route(
+        Inbound(text="", chat_kind="direct", is_owner=True), agent_id="main", settings=SessionSettings()
+    )
+    ended = await opener.open(where)
+    await ended.say(user_message("hi", timestamp_ms=1))
+    fresh = await opener.open(where, fresh=True)
+    before = await opener.index.get(where.key)
+
+    clock.advance(minutes=1)
+    await ended.flushes.record("written", path="memory/a.md", problem="", is_forced=False)
+    await ended.line.save_abort()
+    await ended.line.choose_model("openai/gpt-5")
+
+    assert before is not None
+    assert before.session_id == fresh.session_id != ended.session_id
+    assert await opener.index.get(where.key) == before
+
+
 async def test_sessions_open_on_a_store_without_files() -> None:
     """What the runtime does between a message and its turn needs no path: opened, said, opened again."""
     everything = Everything(now=Clock(), new_id=CountingIds())
