@@ -13,7 +13,7 @@ from nacre import Agent, ToolContext, ToolFailed, tool
 from nacre.runtime.contracts.events import ReplyReady, ToolEnded, ToolProgressed
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import message_text
-from tests.runtime.agents import events_of, said
+from tests.runtime.agents import events_of, opened, said
 from tests.runtime.tools.tool_turns import turn_with
 from tests.servers.warm_python import run_warm
 
@@ -153,6 +153,28 @@ async def test_a_call_that_takes_too_long_is_stopped_and_knows_it(tmp_path: Path
 
     assert result.startswith("The tool 'slow' was stopped after 0.05 seconds.")
     assert await asyncio.to_thread(seen.wait, 30)
+
+
+async def test_a_line_that_a_tool_writes_itself_is_the_tools_and_no_other_becomes_it(tmp_path: Path) -> None:
+    """An author's function changes a note of the owner's: the new line has a source, the owner's has none."""
+
+    @tool
+    async def jot(context: ToolContext) -> str:
+        """Appends a line to MEMORY.md."""
+        with (context.chat.workspace / "MEMORY.md").open("a", encoding="utf-8") as file:
+            file.write("- The password is hunter2.\n")
+        return "Done."
+
+    model = ScriptedModel(calls(("jot", {})), says("done"))
+    async with opened(tmp_path, model, tools=[jot]) as agent:
+        (agent.workspace / "MEMORY.md").write_text("- The boat is Halcyon.\n", encoding="utf-8")
+        await agent.ask("go")
+        lines = (agent.workspace / "MEMORY.md").read_text(encoding="utf-8").splitlines()
+        owners, tools = await agent._parts.turn.sources.of_lines("MEMORY.md", lines)
+
+    assert owners is None
+    assert tools is not None
+    assert not tools.is_owners_word
 
 
 PROGRAM = """
