@@ -12,7 +12,6 @@ import re
 import stat
 import unicodedata
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path, PurePosixPath
 
 from nacre.memory.contracts.workspace import PathOutsideRoot
@@ -76,13 +75,8 @@ def plain_name(name: str) -> PurePosixPath:
 
 def kept_inside(root: Path, kept: Sequence[Path]) -> tuple[Path, ...]:
     """The real paths of those `kept` places that are inside `root`."""
-    real_root, real_folder = Path(os.path.realpath(root)), cache(os.path.realpath)  # most share a folder
-    real = (
-        Path(os.path.realpath(place))
-        if place.name in ("", "..") or place.is_symlink()
-        else Path(real_folder(place.parent), place.name)
-        for place in kept
-    )
+    real_root = Path(os.path.realpath(root))
+    real = (Path(os.path.realpath(place)) for place in kept)
     return tuple(place for place in real if place != real_root and place.is_relative_to(real_root))
 
 
