@@ -13,6 +13,7 @@ from nacre.extensions.postgres.server.database import Database, shared_database
 from nacre.extensions.postgres.workers.stored_events import QUOTA_TEXTS, events_of, stopped, usage_of
 from nacre.extensions.postgres.workers.streams import HeardStream, heard
 from nacre.extensions.postgres.workers.turn_rows import (
+    OWN_CHANNEL,
     Admission,
     Asked,
     Outcome,
@@ -66,7 +67,8 @@ class HandedOver:
         self._process = database.process
         self._asked: dict[TurnKey, bool] = {}
         self._process.asked = self._asked
-        self._channel = f"nacre_{random_id().replace('-', '_')}"
+        self._wanted = set[TurnKey]()  # the turns of the next query
+        self._channel = f"{OWN_CHANNEL}{random_id().replace('-', '_')}"
         self._notifications = database.notifications(self._on_notification, self._channel)
         self._looking = asyncio.create_task(self._look())
 
@@ -133,7 +135,7 @@ class HandedOver:
             if is_new is None:
                 is_new = (await self._ask(*session, inbound)).is_new
             if not is_new or not self._notifications.is_listening:  # it may be over
-                self._changed.set()
+                self._look_at(key)
             while not isinstance(found := await self._next(agent.id, awaited, is_clients), Outcome):
                 yield found
                 if isinstance(found, TurnFailed):
@@ -199,13 +201,20 @@ class HandedOver:
     def _on_notification(self, payload: str) -> None:
         if (piece := heard(payload)) is not None:
             key, fence, begin, text = piece
-            if (awaited := self._awaited.get(key)) is not None:
+            if begin < 0:
+                self._look_at(key)
+            elif (awaited := self._awaited.get(key)) is not None:
                 for event in awaited.stream.read(fence, begin, text):
                     awaited.found.put_nowait(event)
         elif payload in ("", "ended"):
             self._process.stream = self._channel
-            self._changed.set()
-            self._asked.update(dict.fromkeys(self._asked, False))
+            self._look_at(*self._awaited, *self._asked)
+
+    def _look_at(self, *keys: TurnKey) -> None:
+        """Has the outcomes of turns queried, which may be there."""
+        self._wanted.update(keys)
+        self._asked.update(dict.fromkeys(self._asked.keys() & {*keys}, False))
+        self._changed.set()
 
     async def _admission(self, agent_id: str) -> Admission:
         while True:
@@ -226,19 +235,22 @@ class HandedOver:
     async def _look(self) -> None:
         while True:
             seconds = LOOK_SECONDS if self._notifications.is_listening else POLL_SECONDS
-            with suppress(TimeoutError):
+            try:
                 async with asyncio.timeout(seconds if self._awaited else None):
                     await self._changed.wait()
+            except TimeoutError:
+                self._wanted.update(self._awaited)
             await asyncio.sleep(GATHER_SECONDS)
             self._changed.clear()
-            if not self._awaited:
+            wanted, self._wanted = self._wanted & self._awaited.keys(), set()
+            if not wanted:
                 continue
             try:
-                found = await self._rows.news(self._awaited)
+                found = await self._rows.news(wanted)
             except DatabaseError as error:
                 log.warning("the outcomes of turns could not be read; this is tried again: %s", error)
                 await asyncio.sleep(PAUSE_SECONDS)
-                self._changed.set()
+                self._look_at(*wanted)
                 continue
             for key, news in found.items():
                 awaited = self._awaited.get(key)

@@ -84,6 +84,8 @@ UPDATE turns SET state = 'waiting', tries = tries - %(uncounted)s, process = NUL
     due_at = clock_timestamp() + make_interval(secs => %(seconds)s)
 WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s AND state = 'running'
 """
+OWN_CHANNEL: LiteralString = "nacre_ended_"
+"""What the channel of a gateway begins with that hears there that its turns have ended."""
 FINISH: LiteralString = f"""{_LEFT}, counted AS ({_COUNT}
     FROM turns WHERE quota.agent = %(agent)s AND turns.agent = %(agent)s AND id = %(id)s
         AND turns.fence = %(fence)s AND state = 'running'
@@ -92,9 +94,9 @@ UPDATE turns SET state = 'done', outcome = %(outcome)s, inbound = '', done_at = 
 WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s
     AND (state = 'running' OR state = 'done' AND outcome = %(outcome)s)
 RETURNING (SELECT count(pg_notify(%(stream)s, payload)) FROM unnest(%(payloads)s::text[]) AS payload),
-    pg_notify('nacre_turns', 'ended')::text, EXISTS (
-        SELECT FROM turns AS next WHERE next.agent = turns.agent AND next.session_key = turns.session_key
-            AND next.state = 'waiting')
+    CASE WHEN NOT starts_with(%(stream)s, '{OWN_CHANNEL}') THEN pg_notify('nacre_turns', 'ended')::text END,
+    EXISTS (SELECT FROM turns AS next WHERE next.agent = turns.agent AND next.session_key = turns.session_key
+        AND next.state = 'waiting')
 """
 """Succeeds also if the outcome was stored before and the answer was lost. Counts the usage of the turn once.
 Sends its last events. Returns whether its session has another turn."""

@@ -226,7 +226,8 @@ class Worker:
                             turn, is_counted=is_counted, pause_seconds=PAUSE_SECONDS, lanes=lanes
                         )
                         return
-                    kept = await self._rows.finish(turn, outcome, lanes, running.usage, running.payloads)
+                    payloads = [*running.payloads, *running.stream.end]
+                    kept = await self._rows.finish(turn, outcome, lanes, running.usage, payloads)
                     if kept is None:
                         log.warning("the turn %s is another worker's by now, or was stopped", turn.id)
                     elif kept.has_next or len(self._running) >= self._most_at_once:
