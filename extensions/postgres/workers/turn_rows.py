@@ -104,6 +104,7 @@ NOTIFY: LiteralString = """
 SELECT pg_notify(channel, payload)::text
 FROM unnest(%(channels)s::text[], %(payloads)s::text[]) AS each (channel, payload)
 """
+STOP_WORD = "stop "
 STOP: LiteralString = """
 UPDATE turns SET state = 'done', outcome = %(outcome)s, inbound = '', done_at = clock_timestamp()
 WHERE agent = %(agent)s AND session_key = %(key)s AND state <> 'done' AND %(id)s IN (id, '')
@@ -248,12 +249,6 @@ class Admission(NamedTuple):
     has_workers: bool
 
 
-class Kept(NamedTuple):
-    """A stored outcome: whether another turn of its session waits."""
-
-    has_next: bool
-
-
 class Outcome(NamedTuple):
     """The outcome of a turn, for `events_of`, and the names of messages that joined it and that it read."""
 
@@ -365,14 +360,15 @@ class TurnRows:
         lanes: LaneFences = _NO_LANES,
         usage: Usage | None = None,
         payloads: Sequence[str] = (),
-    ) -> Kept | None:
+    ) -> bool | None:
         """Stores the outcome and frees the turn's lanes; `None` if another worker took or ended the turn.
 
+        Returns whether another turn of its session waits.
         `usage` counts for the agent's quota. `payloads` are the last ones of its stream.
         """
         ended = {"outcome": outcome, "stream": turn.stream, "payloads": list(payloads)}
         rows = await self._run(FINISH, **turn.place, **_columns(lanes), **_used(usage), **ended)
-        return Kept(has_next=bool(rows[0][2])) if rows else None
+        return bool(rows[0][2]) if rows else None
 
     async def give_back(
         self, turn: TakenTurn, *, is_counted: bool, pause_seconds: float, lanes: LaneFences = _NO_LANES

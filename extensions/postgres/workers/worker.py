@@ -227,10 +227,10 @@ class Worker:
                         )
                         return
                     payloads = [*running.payloads, *running.stream.end]
-                    kept = await self._rows.finish(turn, outcome, lanes, running.usage, payloads)
-                    if kept is None:
+                    has_next = await self._rows.finish(turn, outcome, lanes, running.usage, payloads)
+                    if has_next is None:
                         log.warning("the turn %s is another worker's by now, or was stopped", turn.id)
-                    elif kept.has_next or len(self._running) >= self._most_at_once:
+                    elif has_next or len(self._running) >= self._most_at_once:
                         self._changed.set()
                     return
                 except DatabaseError as error:

@@ -13,7 +13,7 @@ from nacre.extensions.postgres.hosting import hosted_agents, limit, pause
 from nacre.extensions.postgres.server.database import Database, Pace
 from nacre.extensions.postgres.workers import turn_rows as statements
 from nacre.extensions.postgres.workers.stored_events import events_of, stopped
-from nacre.extensions.postgres.workers.turn_rows import Kept, Outcome, TakenTurn, TurnKey, TurnRows
+from nacre.extensions.postgres.workers.turn_rows import Outcome, TakenTurn, TurnKey, TurnRows
 from nacre.runtime.contracts.errors import TurnCancelled
 from nacre.runtime.contracts.events import TurnFailed
 from nacre.runtime.contracts.inbound import Inbound
@@ -55,7 +55,7 @@ async def test_a_message_is_one_turn(database_url: str) -> None:
         turn = await claimed(rows)
         assert turn.id == first.id
         assert await rows.claim(8, 60, mine=[turn.key]) == [], "its session runs a turn"
-        assert await rows.finish(turn, "done") == Kept(has_next=True)
+        assert await rows.finish(turn, "done") is True
         assert (await claimed(rows)).id == other.id
 
 
@@ -89,7 +89,7 @@ async def test_what_an_earlier_worker_says_is_refused(database_url: str) -> None
         assert now.inbound.redelivered
         assert await gone.look({late.key: late}) == {}
         assert await gone.finish(late, "late") is None
-        assert await rows.finish(now, "now") == Kept(has_next=False)
+        assert await rows.finish(now, "now") is False
         wanted = [("main", turn_id), ("other", turn_id)]
         assert await rows.news(wanted) == {("main", turn_id): ("now", ())}
         assert await rows.claim(8, 60) == []
