@@ -10,6 +10,7 @@ import re
 import signal
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -74,6 +75,9 @@ class Troubles:
         order = list(self.counts)
         while asyncio.get_running_loop().time() < ends or not all(self.counts.values()):
             await asyncio.sleep(self._random.uniform(0.5, 2.5))
+            # One that starts in an outage exits, and whoever keeps it running starts the next one.
+            self.workers = [each if each.is_alive() else self._new() for each in self.workers]
+            self.gateway = self.gateway if self.gateway.is_alive() else self._new_gateway()
             await getattr(self, f"_{order[sum(self.counts.values()) % len(order)]}")()
 
     async def _kill(self) -> None:
@@ -86,9 +90,10 @@ class Troubles:
     async def _pause(self) -> None:
         process = self._random.choice(self.workers)
         assert process.pid is not None
-        os.kill(process.pid, signal.SIGSTOP)
-        await asyncio.sleep(PAUSE_SECONDS)
-        os.kill(process.pid, signal.SIGCONT)
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGSTOP)
+            await asyncio.sleep(PAUSE_SECONDS)
+            os.kill(process.pid, signal.SIGCONT)
         self.counts["pause"] += 1
 
     async def _gateway(self) -> None:

@@ -167,7 +167,7 @@ async def test_a_message_is_said_into_a_turn_once(database_url: str) -> None:
         second = await claimed(rows)
         assert second.inbound.joined_by == (more[0].inbound_id, more[1].inbound_id)
         assert await rows.look({second.key: second}) == {second.key: []}
-        assert await rows.finish(second, "done")
+        assert await rows.finish(second, "done") is False
         await rows.say_into("main", turn_id, more[2])
         assert await rows.look({second.key: second}) == {}, "it is over, and hears nothing more"
         found = await rows.news([second.key])
@@ -283,11 +283,11 @@ async def test_what_turns_use_is_limited_for_all_workers(database_url: str) -> N
 
         first = await next_turn(1, rows)
         for _ in range(2):  # the answer to the first was lost
-            assert await rows.finish(first, "done", usage=usage)
+            assert await rows.finish(first, "done", usage=usage) is False
         assert await used() == (60, 0.1)
         second = await next_turn(2, other)
         assert not second.quota_reached
-        assert await rows.finish(second, "late", usage=usage)
+        assert await rows.finish(second, "late", usage=usage) is not None
         third = await next_turn(3, rows)
         assert third.quota_reached == "day"
         await rows.finish(third, "refused")
