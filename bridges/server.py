@@ -243,12 +243,16 @@ class Server:
 @asynccontextmanager
 async def _runner(config: Config) -> AsyncIterator[TurnRunner]:
     """The runner of turns: this process, or workers if the settings say so."""
-    if not config.settings.storage.workers:
+    runs_here = not config.settings.storage.workers
+    try:
+        workers = load_workers(config.folders.storage, config.settings.plugins)
+    except ConfigError:
+        if not runs_here:
+            raise
         yield RunHere()
         return
-    workers = load_workers(config.folders.storage, config.settings.plugins)
     try:
-        async with workers.hand_over(config) as runner:
+        async with workers.hand_over(config, runs_here=runs_here) as runner:
             yield runner
     except StorageFailed as error:
         raise ConfigError(str(error)) from error

@@ -388,7 +388,7 @@ class Turns:
 
     async def _fail(self, batch: Sequence[Received], inbound: Inbound, error: AgentError) -> None:
         if isinstance(error, TurnCancelled):
-            if not self._is_stopped(batch[0].session_key):
+            if self._agent_of(batch[0]).is_closed and not self._is_stopped(batch[0].session_key):
                 raise TurnLeftOpen(str(error))
             await self.finish(batch, "")
             return

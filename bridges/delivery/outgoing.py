@@ -160,27 +160,32 @@ class Outgoing:
         self._renotified.discard(chat_id)
 
     async def _drain(self, chat_id: str, first: OutboundPart | None) -> None:
-        if first is not None and (delay := await self._try(first, is_recorded=True)) is not None:
-            await self._sleep(delay)
         chat, after = (self._bridge.channel, self._bridge.account, chat_id), 0
-        while (part := await self._insist(partial(self._outbox.next_part, *chat, after=after))) is not None:
+        delay = 0.0 if first is None else await self._try(first, is_recorded=True)
+        while delay is not None:
+            if delay:
+                await self._sleep(delay)
+            part = await self._insist(partial(self._outbox.next_part, *chat, after=after))
+            if part is None:
+                return
             if (chat_id, _answer_key(part)) in self._paused:
-                after = part.number
+                after, delay = part.number, 0.0
                 continue
             await self._up.wait()
             delay = await self._try(part)
-            if delay is not None:
-                await self._sleep(delay)
 
     async def _try(self, part: OutboundPart, *, is_recorded: bool = False) -> float | None:
-        """Sends a part, of which `is_recorded` says that its sender's rights and its state are up to date."""
+        """Sends a part, of which `is_recorded` says that its sender's rights and its state are up to date.
+
+        Returns the seconds to wait before the next part; `None` if there is none.
+        """
         asker = part.asker
         if not is_recorded and asker is not None and not await self._insist(lambda: self._may_send(asker)):
             await self._fail(part, "failed", DeliveryRefused("its receiver no longer has the right"), 0)
-            return None
+            return 0.0
         try:
             async with self._around(part):
-                await self._send(part, is_recorded=is_recorded)
+                return None if await self._send(part, is_recorded=is_recorded) else 0.0
         except NotDelivered as error:
             delay = await self._fail(part, "pending", error, MAX_SENDS, error.retry_after_seconds)
             if error.holds_chat:
@@ -190,7 +195,7 @@ class Outgoing:
             await self._fail(part, "failed", error, 0)
         except Exception as error:  # noqa: BLE001 - after any other error nobody knows whether it arrived
             return await self._fail(part, "unsure", error, MAX_UNSURE_SENDS)
-        return None
+        return 0.0
 
     def _pause(self, part: OutboundPart, seconds: float) -> None:
         chat_id, answer = part.part.place.chat_id, _answer_key(part)
@@ -202,27 +207,25 @@ class Outgoing:
 
         self._paused[chat_id, answer] = asyncio.create_task(resume())
 
-    async def _send(self, part: OutboundPart, *, is_recorded: bool) -> None:
+    async def _send(self, part: OutboundPart, *, is_recorded: bool) -> bool:
         bridge, step = self._bridge, next_step(part, self._bridge.capabilities)
         if step == "edit":
             await bridge.edit(part.part, part.sent_id)
-            await self._record_sent(part, part.sent_id)
-            return
+            return await self._record_sent(part, part.sent_id)
         if step == "find":
             found = await bridge.find(part.part)
             if found is not None:
-                await self._record_sent(part, found, is_whole=not part.was_draft)
-                return
-        if not is_recorded:
+                return await self._record_sent(part, found, is_whole=not part.was_draft)
+        if not is_recorded or part.sent_id:
             is_durable = not bridge.capabilities.has_idempotent_sends
             await self._insist(lambda: self._outbox.sending(part, durable=is_durable))
         sent_id = await bridge.deliver(self._marked(part) if step == "mark" else part.part)
         # A draft that is sent again under its key still shows the draft's text.
         shows_draft = part.was_draft and part.state == "unsure" and step == "send" and bool(sent_id)
-        await self._record_sent(part, sent_id, is_whole=not shows_draft)
+        return await self._record_sent(part, sent_id, is_whole=not shows_draft)
 
-    async def _record_sent(self, part: OutboundPart, sent_id: str, *, is_whole: bool = True) -> None:
-        await self._insist(lambda: self._outbox.sent(part, sent_id, is_whole=is_whole))
+    async def _record_sent(self, part: OutboundPart, sent_id: str, *, is_whole: bool = True) -> bool:
+        return await self._insist(lambda: self._outbox.sent(part, sent_id, is_whole=is_whole))
 
     async def _insist(self, call: Callable[[], Awaitable[T]]) -> T:
         """Calls the ledger until it does not refuse: a full disk must not end the sending to a chat."""

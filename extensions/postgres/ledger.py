@@ -341,7 +341,7 @@ class PostgresLedger(Ledger):
     ) -> OutboundPart | None:
         """Stores the end of a turn with one idempotent statement, which may record that it `sends`."""
         last = batch[-1].inbound
-        [(number, *_)] = await self.rows.run(
+        [(number, *draft)] = await self.rows.run(
             statements.FINISH_AND_SEND if sends else statements.FINISH_ALL,
             numbers=[received.number for received in batch],
             turn=batch[0].number,
@@ -355,7 +355,9 @@ class PostgresLedger(Ledger):
             kept_in=list(chat_of(last)),
             most=MOST_KEPT_IDS,
         )
-        return self.outbox.new_part(number, place, texts[0], last) if sends and number else None
+        if not draft or not (number := draft[0] or number):
+            return None
+        return self.outbox.new_part(number, place, texts[0], last.message_id, last, draft[1] or "")
 
     async def close(self) -> None:
         """Stops accepting work and releases the ledger. May be called twice."""

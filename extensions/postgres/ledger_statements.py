@@ -162,9 +162,13 @@ SELECT ledger_finish(%(agent)s, %(ledger_fence)s, %(numbers)s::bigint[], %(turn)
 """
 """Stores the end of a turn in one statement."""
 FINISH_AND_SEND = f"""
-SELECT ledger_send_first(%(agent)s, %(turn)s, %(channel)s, %(account)s, %(chat_id)s, ({FINISH_ALL}))
+SELECT ledger_send_first(%(agent)s, %(turn)s, %(channel)s, %(account)s, %(chat_id)s, ({FINISH_ALL})),
+    number, sent_id
+FROM (SELECT) AS one LEFT JOIN LATERAL (SELECT number, sent_id FROM ledger_outbound
+    WHERE agent = %(agent)s AND turn = %(turn)s AND state = 'draft' AND sent_id <> '' LIMIT 1) AS it ON TRUE
 """
-"""The same, and records that the first part is about to be sent. Returns its number."""
+"""The same, and records that the first part is about to be sent. Returns its number, or the number and the id
+of the shown draft that it becomes: a statement reads what was there before its functions."""
 OPEN_MESSAGES = """
 SELECT number, session_key, body, turn, state = 'running', attempts, answered_by, joined FROM ledger_inbound
 WHERE agent = %(agent)s AND state IN ('waiting', 'running') ORDER BY number
@@ -209,6 +213,15 @@ VALUES (%(agent)s, %(turn)s, %(channel)s, %(account)s, %(chat_id)s, %(thread_id)
     %(state)s, %(state)s = 'draft', %(asker)s)
 RETURNING number
 """
+PUT_DRAFT = """
+INSERT INTO ledger_outbound
+    (agent, turn, channel, account, chat_id, thread_id, answers, text, state, was_draft, asker)
+SELECT agent, %(turn)s, channel, account, %(chat_id)s, %(thread_id)s, %(answers)s, %(text)s, 'draft', TRUE, ''
+FROM (SELECT %(agent)s::text, %(channel)s::text, %(account)s::text) AS new (agent, channel, account)
+WHERE agent = %(agent)s AND NOT EXISTS (SELECT FROM ledger_outbound AS there
+    WHERE there.agent = new.agent AND there.turn = %(turn)s AND there.state = 'draft')
+RETURNING number
+"""
 DRAFT = """
 SELECT number, sent_id FROM ledger_outbound WHERE agent = %(agent)s AND turn = %(turn)s AND state = 'draft'
 """
@@ -224,15 +237,18 @@ FROM ledger_outbound WHERE agent = %(agent)s AND"""
 NEXT_PART = f"""{_PART_COLUMNS} {_CHAT} AND state IN ('pending', 'unsure') AND number > %(after)s
 ORDER BY number LIMIT 1
 """
-PART_ROW = f"{_PART_COLUMNS} number = %(number)s"
 CHATS = """
 SELECT DISTINCT chat_id FROM ledger_outbound
 WHERE agent = %(agent)s AND channel = %(channel)s AND account = %(account)s AND state IN ('pending', 'unsure')
 """
 SET_STATE = "UPDATE ledger_outbound SET state = %(state)s WHERE agent = %(agent)s AND number = %(number)s"
 SENT = """
-UPDATE ledger_outbound SET sent_id = %(sent_id)s, state = %(state)s
+UPDATE ledger_outbound AS part SET sent_id = %(sent_id)s, state = %(state)s
 WHERE agent = %(agent)s AND number = %(number)s
+RETURNING state = 'sent' AND NOT EXISTS (SELECT FROM ledger_outbound AS other
+    WHERE other.agent = part.agent AND other.channel = part.channel AND other.account = part.account
+        AND other.chat_id = part.chat_id AND other.state IN ('pending', 'unsure')
+        AND other.number <> part.number)
 """
 DRAFTED = "UPDATE ledger_outbound SET sent_id = %(sent_id)s WHERE agent = %(agent)s AND number = %(number)s"
 UNDRAFT = "DELETE FROM ledger_outbound WHERE agent = %(agent)s AND number = %(number)s"
@@ -380,7 +396,7 @@ SELECT at_ms FROM ledger_heartbeats WHERE agent = %(agent)s AND answered_by = %(
 """
 
 
-_REPEATABLE = (BEGIN, JOIN, PART, DROP, SET_STATE, SENT, DRAFTED, UNDRAFT)
+_REPEATABLE = (BEGIN, JOIN, PART, DROP, SET_STATE, SENT, PUT_DRAFT, DRAFTED, UNDRAFT)
 FENCED = {
     statement: statement.replace(
         "WHERE agent = %(agent)s", "WHERE agent = %(agent)s AND ledger_is_held(%(agent)s, %(ledger_fence)s)"

@@ -179,7 +179,10 @@ def kept_up(
     active_keys: Collection[str],
     dry_run: bool,
 ) -> UpkeepReport:
-    """Applies the limits, or reports what that would change. `ended` are transcripts that no key names."""
+    """Applies the limits, or reports what that would change; the caller removes what is `removed`.
+
+    `ended` are transcripts that no key names.
+    """
     now_ms = int(at.timestamp() * 1000)
     pruned: dict[str, SessionRecord] = {}
 
@@ -199,8 +202,6 @@ def kept_up(
     for name in () if dry_run else aside:
         _moved_aside(rows, name, at)
     removed = files_to_remove(_files(rows, limits, ended), limits, now_ms=now_ms)
-    for file in () if dry_run else removed:
-        rows.run(statements.REMOVE_TRANSCRIPT, name=file.name)
     return UpkeepReport(
         pruned_keys=tuple(pruned),
         moved_aside=aside,
@@ -412,7 +413,10 @@ class PostgresSessionStore:
         report = await self._rows.read(partial(work, is_dry=True))  # mostly there is nothing to do
         if dry_run or report.is_empty:
             return report
-        return await self._rows.write(partial(work, is_dry=False))
+        report = await self._rows.write(partial(work, is_dry=False))
+        for name in report.removed:  # apart, so that no transaction is as long as all that is old
+            await self._rows.single(partial(Moment.run, statement=statements.REMOVE_TRANSCRIPT, name=name))
+        return report
 
     async def rewritten(
         self, change: Rewrite, *, but: Collection[str] = (), dry_run: bool

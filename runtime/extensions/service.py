@@ -94,11 +94,12 @@ def caller_of(scope: Mapping[str, Any]) -> Token:
 class TurnWorkers(Record):
     """How a serving program hands turns to others. Both calls raise `StorageFailed`.
 
-    `hand_over` opens a `TurnRunner` (`nacre.bridges.answering.turns`), which is closed at the end of its
-    block. `figures` measures the agent's turns as gauges: `waiting` and `running` turns, `waiting_seconds` of
-    the longest waiting turn, `oldest_seconds` since the oldest request, live `workers`, their `places` for
-    turns, held `leases`, `leases_run_out` whose holder stopped responding, and `agents_over_quota`.
+    `hand_over` opens a `TurnRunner` (`nacre.bridges.answering.turns`) for a config, which is closed at the
+    end of its block; with `runs_here` all turns run in this program, and others only stop them. `figures`
+    measures the agent's turns as gauges: `waiting` and `running` turns, `waiting_seconds` of the longest
+    waiting turn, `oldest_seconds` since the oldest request, live `workers`, their `places` for turns, held
+    `leases`, `leases_run_out` whose holder stopped responding, and `agents_over_quota`.
     """
 
-    hand_over: Callable[[Config], AbstractAsyncContextManager[Any]]
+    hand_over: Callable[..., AbstractAsyncContextManager[Any]]
     figures: Callable[[Config], Awaitable[Mapping[str, float]]]

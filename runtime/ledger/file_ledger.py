@@ -255,7 +255,7 @@ class _Work:
     durable: bool
 
 
-_QUICK = frozenset((statements.ROLE, statements.NEXT_PART, statements.PART_ROW))
+_QUICK = frozenset((statements.ROLE, statements.NEXT_PART))
 """Statements of every message that find a row by an index: a thread takes longer than they do."""
 
 

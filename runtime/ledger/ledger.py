@@ -63,15 +63,11 @@ class Outbox:
         Returns `None` if an earlier program may have shown one. Then nothing more is shown before the whole
         answer, which says that it may be a repetition if that cannot be determined.
         """
-
-        def work(run: Run) -> int | None:
-            there = run(self._sql.DRAFT, turn=turn)
-            if not there:
-                return put_part(run, self._sql, place, text, answers=answers, turn=turn, state="draft")
-            return int(there[0][0]) if there[0][1] else None
-
-        number = await self._rows.write(work)
-        return None if number is None else await self._part(number)
+        values = {**vars(place), "answers": answers, "text": sendable(text), "turn": turn}
+        for (number,) in await self._rows.run(self._sql.PUT_DRAFT, **values):
+            return self.new_part(number, place, text, answers)
+        [(number, sent_id)] = await self._rows.read(self._sql.DRAFT, turn=turn)
+        return self.new_part(number, place, text, answers, shown=sent_id) if sent_id else None
 
     async def next_part(
         self, channel: str, account: str, chat_id: str, *, after: int = 0
@@ -92,13 +88,15 @@ class Outbox:
         """
         await self._rows.run(self._sql.SET_STATE, durable, number=part.number, state="sending")
 
-    async def sent(self, part: OutboundPart, sent_id: str, *, is_whole: bool = True) -> None:
+    async def sent(self, part: OutboundPart, sent_id: str, *, is_whole: bool = True) -> bool:
         """Records that a part arrived. If it is not `is_whole`, it still has to be edited.
 
-        A power cut may take this; then nobody knows whether the part arrived.
+        A power cut may take this; then nobody knows whether the part arrived. Returns whether the storage
+        says that the chat has no more parts to send; `False` may be wrong.
         """
-        state = "sent" if is_whole else "pending"
-        await self._rows.run(self._sql.SENT, not is_whole, number=part.number, sent_id=sent_id, state=state)
+        values = {"number": part.number, "sent_id": sent_id, "state": "sent" if is_whole else "pending"}
+        rows = await self._rows.run(self._sql.SENT, not is_whole, **values)
+        return bool(rows and rows[0][0])
 
     async def drafted(self, part: OutboundPart, sent_id: str) -> None:
         await self._rows.run(self._sql.DRAFTED, number=part.number, sent_id=sent_id)
@@ -112,16 +110,19 @@ class Outbox:
         problem = sendable(problem[:500])
         await self._rows.run(self._sql.NOT_SENT, number=part.number, state=state, problem=problem)
 
-    def new_part(self, number: int, place: Place, text: str, asked: Inbound) -> OutboundPart:
-        """The part with this number, which answers the message `asked` and has not been sent before."""
-        part = Part(place=place, text=sendable(text), key=f"{self._id}-{number}", answers=asked.message_id)
-        return OutboundPart(
-            number=number, part=part, state="pending", sent_id="", was_draft=False, attempts=0, asker=asked
-        )
-
-    async def _part(self, number: int) -> OutboundPart:
-        [row] = await self._rows.read(self._sql.PART_ROW, number=number)
-        return part_from_row(row, self._id)
+    def new_part(
+        self,
+        number: int,
+        place: Place,
+        text: str,
+        answers: str,
+        asker: Inbound | None = None,
+        shown: str = "",
+    ) -> OutboundPart:
+        """The part with this number, of which at most a draft is `shown`, as the message with that id."""
+        part = Part(place=place, text=sendable(text), key=f"{self._id}-{number}", answers=answers)
+        was_draft = bool(shown) or asker is None
+        return OutboundPart(number=number, part=part, sent_id=shown, was_draft=was_draft, asker=asker)
 
 
 AccountId: TypeAlias = tuple[str, str]
@@ -275,18 +276,21 @@ class Ledger(LedgerTables):
     ) -> OutboundPart | None:
         """Records that a turn is over, and its reply; no texts are silence.
 
-        If a draft of the answer was shown, it becomes the first part. Else `sends` may record in the same
-        step that the first part is about to be sent, as `Outbox.sending` does; then it is returned.
+        If a draft of the answer was shown, it becomes the first part. With `sends`, returns the first part,
+        if it may be sent now: the edit of a draft, or a part of which the same step records that it is about
+        to be sent, as `Outbox.sending` does.
         """
         sql, last, turn = self.sql, batch[-1].inbound, batch[0].number
         asker = asker_to_json(last)
 
-        def work(run: Run) -> int:
-            number = 0
+        def work(run: Run) -> tuple[int, str]:
+            number, sent_id = 0, ""
             draft, rest = run(sql.DRAFT, turn=turn), list(texts)
             if draft and rest:
                 first = sendable(rest.pop(0))
                 run(sql.DRAFT_BECOMES, number=draft[0][0], text=first, asker=asker)
+                if sends and draft[0][1]:
+                    [(number, sent_id)] = draft
             elif draft:
                 run(sql.SET_STATE, number=draft[0][0], state="sent")
             elif rest and sends:
@@ -300,10 +304,12 @@ class Ledger(LedgerTables):
             # Of a checksum, so that the numbers of no chat miss it by their rhythm.
             if crc32(b"%d" % turn) % FORGETS_EVERY == 0:
                 _forget_old(run, sql, chat_of(last))
-            return number
+            return number, sent_id
 
-        number = await self.rows.write(work)
-        return self.outbox.new_part(number, place, texts[0], last) if number else None
+        number, sent_id = await self.rows.write(work)
+        return (
+            self.outbox.new_part(number, place, texts[0], last.message_id, last, sent_id) if number else None
+        )
 
 
 def put_part(

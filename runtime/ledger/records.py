@@ -145,10 +145,10 @@ class OutboundPart(Record):
 
     number: int
     part: Part
-    state: PartState
-    sent_id: str
-    was_draft: bool
-    attempts: int
+    state: PartState = "pending"
+    sent_id: str = ""
+    was_draft: bool = False
+    attempts: int = 0
     asker: Inbound | None = None
 
 

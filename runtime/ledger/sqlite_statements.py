@@ -179,6 +179,11 @@ INSERT INTO outbound
 VALUES (:turn, :channel, :account, :chat_id, :thread_id, :answers, :text, :state, :state = 'draft', :asker)
 RETURNING seq
 """
+PUT_DRAFT = """
+INSERT INTO outbound (turn, channel, account, chat_id, thread_id, answers, text, state, is_draft)
+SELECT :turn, :channel, :account, :chat_id, :thread_id, :answers, :text, 'draft', TRUE
+WHERE NOT EXISTS (SELECT 1 FROM outbound WHERE turn = :turn AND state = 'draft') RETURNING seq
+"""
 DRAFT = "SELECT seq, sent_id FROM outbound WHERE turn = :turn AND state = 'draft'"
 DRAFT_BECOMES = """
 UPDATE outbound SET text = :text, asker = :asker, state = iif(sent_id = '', 'unsure', 'pending')
@@ -190,7 +195,6 @@ FROM outbound WHERE"""
 NEXT_PART = f"""{_PART_COLUMNS} {_CHAT} AND state IN ('pending', 'unsure') AND seq > :after
 ORDER BY seq LIMIT 1
 """
-PART_ROW = f"{_PART_COLUMNS} seq = :number"
 CHATS = """
 SELECT DISTINCT chat_id FROM outbound
 WHERE channel = :channel AND account = :account AND state IN ('pending', 'unsure')

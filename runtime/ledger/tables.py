@@ -72,10 +72,10 @@ class LedgerStatements(Protocol):
     FORGET_INBOUND: str
     FORGET_OUTBOUND: str
     PUT_PART: str
+    PUT_DRAFT: str
     DRAFT: str
     DRAFT_BECOMES: str
     NEXT_PART: str
-    PART_ROW: str
     CHATS: str
     SET_STATE: str
     SENT: str

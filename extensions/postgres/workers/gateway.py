@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from nacre.extensions.postgres.server.connections import DatabaseError
-from nacre.extensions.postgres.server.database import Database, shared_database
+from nacre.extensions.postgres.server.database import CHANNEL, Database, shared_database
 from nacre.extensions.postgres.workers.stored_events import QUOTA_TEXTS, events_of, stopped, usage_of
 from nacre.extensions.postgres.workers.streams import HeardStream, heard
 from nacre.extensions.postgres.workers.turn_rows import (
+    OWN_CHANNEL,
+    STOP_WORD,
     Admission,
-    Asked,
     Outcome,
     TurnKey,
     TurnRows,
@@ -40,6 +45,7 @@ CLIENT_SECONDS = 3.0
 NO_WORKER = "The last worker ended, so nothing answers this. Send it again when a worker runs."
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class _Awaited:
@@ -52,12 +58,13 @@ class _Awaited:
 
 
 class HandedOver:
-    """A member of `TurnRunner` whose turns run in workers. Close it with the gateway."""
+    """A member of `TurnRunner` whose turns run in workers, or all here. Close it with the gateway."""
 
-    has_places = True
-
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, runs_here: bool) -> None:
+        self.has_places = not runs_here
         self._rows = TurnRows(database)
+        self._here = WeakValueDictionary[str, Agent]()
+        """The agents that had turns in this process."""
         self._awaited: dict[TurnKey, _Awaited] = {}
         self._sending: set[asyncio.Task[None]] = set()
         self._running: dict[TurnKey, str] = {}
@@ -65,8 +72,9 @@ class HandedOver:
         self._changed = asyncio.Event()
         self._process = database.process
         self._asked: dict[TurnKey, bool] = {}
-        self._process.asked = self._asked
-        self._channel = f"nacre_{random_id().replace('-', '_')}"
+        self._process.asked = None if runs_here else self._asked
+        self._wanted = set[TurnKey]()  # the turns of the next query
+        self._channel = f"{OWN_CHANNEL}{random_id().replace('-', '_')}"
         self._notifications = database.notifications(self._on_notification, self._channel)
         self._looking = asyncio.create_task(self._look())
 
@@ -79,7 +87,9 @@ class HandedOver:
         worker lives. If the last worker dies meanwhile and none comes back, it fails.
         """
         is_command = self.runs_here(agent, inbound)
-        if not inbound.message_id:
+        if not self.has_places:
+            is_here = True
+        elif not inbound.message_id:
             admission = await self._admission(agent.id)
             if (refusal := _refusal(agent.id, admission, is_command=is_command)) is not None:
                 yield TurnFailed(error=refusal)
@@ -88,6 +98,8 @@ class HandedOver:
         elif is_here := is_command:
             while (await self._admission(agent.id)).is_paused:  # noqa: ASYNC110 - others resume it
                 await asyncio.sleep(PAUSE_SECONDS)
+        if is_here:
+            self._here[agent.id] = agent
         events = self._counted(agent.id, agent.stream(inbound)) if is_here else self._handed(agent, inbound)
         async with aclosing(events):
             async for event in events:
@@ -95,16 +107,16 @@ class HandedOver:
 
     async def admit(self, agent: Agent, inbound: Inbound) -> None:
         """Raises `AgentPaused` or `SpendingCapReached` if the message of a client would be refused."""
-        is_command = self.runs_here(agent, inbound)
-        if (
-            refusal := _refusal(agent.id, await self._admission(agent.id), is_command=is_command)
-        ) is not None:
-            raise refusal
+        if self.has_places:
+            admission, is_command = await self._admission(agent.id), self.runs_here(agent, inbound)
+            if (refusal := _refusal(agent.id, admission, is_command=is_command)) is not None:
+                raise refusal
 
     async def limited(self, agent: Agent, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
         """The events of what is no turn and runs here. Its usage counts, and it is refused like a turn."""
         async with aclosing(self._counted(agent.id, events)) as counted:
-            if (refusal := _refusal(agent.id, await self._admission(agent.id))) is not None:
+            refusal = _refusal(agent.id, await self._admission(agent.id)) if self.has_places else None
+            if refusal is not None:
                 yield TurnFailed(error=refusal)
                 return
             async for event in counted:
@@ -115,7 +127,7 @@ class HandedOver:
     ) -> AsyncGenerator[Event, None]:
         async with aclosing(events):
             async for event in events:
-                if (usage := usage_of(event)) is not None:
+                if self.has_places and (usage := usage_of(event)) is not None:
                     await _sent(self._rows.count(agent_id, usage))
                 yield event
 
@@ -131,9 +143,9 @@ class HandedOver:
         try:
             is_new = self._asked.pop(key, None)
             if is_new is None:
-                is_new = (await self._ask(*session, inbound)).is_new
+                is_new = (await _accepted(lambda: self._rows.ask(*session, inbound), "a turn")).is_new
             if not is_new or not self._notifications.is_listening:  # it may be over
-                self._changed.set()
+                self._look_at(key)
             while not isinstance(found := await self._next(agent.id, awaited, is_clients), Outcome):
                 yield found
                 if isinstance(found, TurnFailed):
@@ -164,7 +176,7 @@ class HandedOver:
 
     def runs_here(self, agent: Agent, inbound: Inbound) -> bool:
         """Whether a message is a command. For other messages, workers count the failed attempts."""
-        return not inbound.trigger and bool(agent.command(inbound))
+        return not self.has_places or (not inbound.trigger and bool(agent.command(inbound)))
 
     def join(self, agent: Agent, inbound: Inbound) -> bool:
         """Adds a message to the turn of its session, wherever that runs. Returns whether there is one.
@@ -173,14 +185,16 @@ class HandedOver:
         """
         turn_id = self._running.get((agent.id, agent.session_key(inbound)))
         if turn_id is None:
-            return False
+            return not self.has_places and agent.join(inbound)
         self._send(self._rows.say_into(agent.id, turn_id, inbound))
         return True
 
     def stop(self, agent: Agent, inbound: Inbound) -> None:
         """Stops the turns of a message's session, wherever they run."""
-        agent.stop(inbound)  # a command that runs here
-        self._send(self._rows.stop(agent.id, agent.session_key(inbound), stopped()))
+        agent.stop(inbound)
+        session = agent.id, agent.session_key(inbound)
+        self._send(self._rows.stop(*session, stopped()))
+        self._send(self._rows.notify([(CHANNEL, STOP_WORD + json.dumps([self._channel, *session]))]))
 
     async def close(self) -> None:
         """Stops waiting. The turns continue; a message that is submitted again finds its outcome."""
@@ -199,47 +213,43 @@ class HandedOver:
     def _on_notification(self, payload: str) -> None:
         if (piece := heard(payload)) is not None:
             key, fence, begin, text = piece
-            if (awaited := self._awaited.get(key)) is not None:
+            if begin < 0:
+                self._look_at(key)
+            elif (awaited := self._awaited.get(key)) is not None:
                 for event in awaited.stream.read(fence, begin, text):
                     awaited.found.put_nowait(event)
+        elif payload.startswith(STOP_WORD):
+            channel, agent_id, key = json.loads(payload.removeprefix(STOP_WORD))
+            agent = self._here.get(agent_id) if channel != self._channel else None
+            if agent is not None:
+                agent.stop(key)
         elif payload in ("", "ended"):
             self._process.stream = self._channel
-            self._changed.set()
-            self._asked.update(dict.fromkeys(self._asked, False))
+            self._look_at(*self._awaited, *self._asked)
+
+    def _look_at(self, *keys: TurnKey) -> None:
+        """Has the outcomes of turns queried, which may be there."""
+        self._wanted.update(keys)
+        self._asked.update(dict.fromkeys(self._asked.keys() & {*keys}, False))
+        self._changed.set()
 
     async def _admission(self, agent_id: str) -> Admission:
-        while True:
-            try:
-                return await self._rows.admission(agent_id)
-            except DatabaseError as error:
-                log.warning("whether %s may answer is not known; this is tried again: %s", agent_id, error)
-            await asyncio.sleep(PAUSE_SECONDS)
-
-    async def _ask(self, agent_id: str, session_key: str, inbound: Inbound) -> Asked:
-        while True:
-            try:
-                return await self._rows.ask(agent_id, session_key, inbound)
-            except DatabaseError as error:
-                log.warning("no worker could be asked; this is tried again: %s", error)
-            await asyncio.sleep(PAUSE_SECONDS)
+        return await _accepted(lambda: self._rows.admission(agent_id), f"whether {agent_id} may answer")
 
     async def _look(self) -> None:
         while True:
             seconds = LOOK_SECONDS if self._notifications.is_listening else POLL_SECONDS
-            with suppress(TimeoutError):
+            try:
                 async with asyncio.timeout(seconds if self._awaited else None):
                     await self._changed.wait()
+            except TimeoutError:
+                self._wanted.update(self._awaited)
             await asyncio.sleep(GATHER_SECONDS)
             self._changed.clear()
-            if not self._awaited:
+            wanted, self._wanted = self._wanted & self._awaited.keys(), set()
+            if not wanted:
                 continue
-            try:
-                found = await self._rows.news(self._awaited)
-            except DatabaseError as error:
-                log.warning("the outcomes of turns could not be read; this is tried again: %s", error)
-                await asyncio.sleep(PAUSE_SECONDS)
-                self._changed.set()
-                continue
+            found = await _accepted(partial(self._rows.news, wanted), "how turns ended")
             for key, news in found.items():
                 awaited = self._awaited.get(key)
                 if awaited is None:
@@ -262,6 +272,16 @@ def _refusal(agent_id: str, admission: Admission, *, is_command: bool = False) -
     return None
 
 
+async def _accepted(call: Callable[[], Awaitable[T]], what: str) -> T:
+    """Calls until the database accepts it."""
+    while True:
+        try:
+            return await call()
+        except DatabaseError as error:
+            log.warning("the database was asked in vain about %s, and is asked again: %s", what, error)
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
 async def _sent(sending: Awaitable[None]) -> None:
     try:
         await sending
@@ -270,8 +290,8 @@ async def _sent(sending: Awaitable[None]) -> None:
 
 
 @asynccontextmanager
-async def handed_over(config: Config) -> AsyncIterator[HandedOver]:
-    """The turn runner of a gateway whose turns run in workers.
+async def handed_over(config: Config, *, runs_here: bool = False) -> AsyncIterator[HandedOver]:
+    """The turn runner of a gateway whose turns run in workers, or all in this process.
 
     Raises:
         DatabaseError: the database cannot be used.
@@ -279,7 +299,7 @@ async def handed_over(config: Config) -> AsyncIterator[HandedOver]:
     database = shared_database(config.folders.storage.url)
     try:
         await database.process.beat()
-        runner = HandedOver(database)
+        runner = HandedOver(database, runs_here=runs_here)
         try:
             yield runner
         finally:

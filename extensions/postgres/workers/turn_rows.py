@@ -84,6 +84,8 @@ UPDATE turns SET state = 'waiting', tries = tries - %(uncounted)s, process = NUL
     due_at = clock_timestamp() + make_interval(secs => %(seconds)s)
 WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s AND state = 'running'
 """
+OWN_CHANNEL: LiteralString = "nacre_ended_"
+"""What the channel of a gateway begins with that hears there that its turns have ended."""
 FINISH: LiteralString = f"""{_LEFT}, counted AS ({_COUNT}
     FROM turns WHERE quota.agent = %(agent)s AND turns.agent = %(agent)s AND id = %(id)s
         AND turns.fence = %(fence)s AND state = 'running'
@@ -92,9 +94,9 @@ UPDATE turns SET state = 'done', outcome = %(outcome)s, inbound = '', done_at = 
 WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s
     AND (state = 'running' OR state = 'done' AND outcome = %(outcome)s)
 RETURNING (SELECT count(pg_notify(%(stream)s, payload)) FROM unnest(%(payloads)s::text[]) AS payload),
-    pg_notify('nacre_turns', 'ended')::text, EXISTS (
-        SELECT FROM turns AS next WHERE next.agent = turns.agent AND next.session_key = turns.session_key
-            AND next.state = 'waiting')
+    CASE WHEN NOT starts_with(%(stream)s, '{OWN_CHANNEL}') THEN pg_notify('nacre_turns', 'ended')::text END,
+    EXISTS (SELECT FROM turns AS next WHERE next.agent = turns.agent AND next.session_key = turns.session_key
+        AND next.state = 'waiting')
 """
 """Succeeds also if the outcome was stored before and the answer was lost. Counts the usage of the turn once.
 Sends its last events. Returns whether its session has another turn."""
@@ -102,6 +104,7 @@ NOTIFY: LiteralString = """
 SELECT pg_notify(channel, payload)::text
 FROM unnest(%(channels)s::text[], %(payloads)s::text[]) AS each (channel, payload)
 """
+STOP_WORD = "stop "
 STOP: LiteralString = """
 UPDATE turns SET state = 'done', outcome = %(outcome)s, inbound = '', done_at = clock_timestamp()
 WHERE agent = %(agent)s AND session_key = %(key)s AND state <> 'done' AND %(id)s IN (id, '')
@@ -246,12 +249,6 @@ class Admission(NamedTuple):
     has_workers: bool
 
 
-class Kept(NamedTuple):
-    """A stored outcome: whether another turn of its session waits."""
-
-    has_next: bool
-
-
 class Outcome(NamedTuple):
     """The outcome of a turn, for `events_of`, and the names of messages that joined it and that it read."""
 
@@ -363,14 +360,15 @@ class TurnRows:
         lanes: LaneFences = _NO_LANES,
         usage: Usage | None = None,
         payloads: Sequence[str] = (),
-    ) -> Kept | None:
+    ) -> bool | None:
         """Stores the outcome and frees the turn's lanes; `None` if another worker took or ended the turn.
 
+        Returns whether another turn of its session waits.
         `usage` counts for the agent's quota. `payloads` are the last ones of its stream.
         """
         ended = {"outcome": outcome, "stream": turn.stream, "payloads": list(payloads)}
         rows = await self._run(FINISH, **turn.place, **_columns(lanes), **_used(usage), **ended)
-        return Kept(has_next=bool(rows[0][2])) if rows else None
+        return bool(rows[0][2]) if rows else None
 
     async def give_back(
         self, turn: TakenTurn, *, is_counted: bool, pause_seconds: float, lanes: LaneFences = _NO_LANES

@@ -226,10 +226,11 @@ class Worker:
                             turn, is_counted=is_counted, pause_seconds=PAUSE_SECONDS, lanes=lanes
                         )
                         return
-                    kept = await self._rows.finish(turn, outcome, lanes, running.usage, running.payloads)
-                    if kept is None:
+                    payloads = [*running.payloads, *running.stream.end]
+                    has_next = await self._rows.finish(turn, outcome, lanes, running.usage, payloads)
+                    if has_next is None:
                         log.warning("the turn %s is another worker's by now, or was stopped", turn.id)
-                    elif kept.has_next or len(self._running) >= self._most_at_once:
+                    elif has_next or len(self._running) >= self._most_at_once:
                         self._changed.set()
                     return
                 except DatabaseError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,23 @@ async def test_stop_ends_the_turn_and_drops_what_waits(tmp_path: Path) -> None:
     assert user_texts(transcript_file(tmp_path)) == ["one", "three"]
 
 
+async def test_a_turn_that_is_stopped_outside_of_its_chat_is_over(tmp_path: Path) -> None:
+    """As on the page: its message is not answered again, and the chat goes on."""
+    model = Answering()
+    model.holds = True
+    with LineServer() as server:
+        async with gateway(tmp_path, model, [LineBridge(server.port)]) as (open_gateway, agent):
+            await _held(model, server, "one", sender="nora")
+            assert agent.stop()
+            model.holds = False
+            while not open_gateway.is_idle:  # noqa: ASYNC110 - the gateway says when
+                await asyncio.sleep(0)
+            server.say("two", sender="nora")
+            await server.until(lambda at: len(at.sent) == 1)
+
+    assert server.shown() == ["re: two"]
+
+
 async def test_what_was_stopped_stays_stopped_after_a_restart(tmp_path: Path) -> None:
     """Neither the turn nor what waited behind it is taken up again."""
     model = Answering()
@@ -114,7 +132,7 @@ async def test_what_waits_for_a_slot_is_stopped_too(tmp_path: Path) -> None:
     settings = {**FOLLOW_UP, "agents": {"defaults": {"maxConcurrent": 1}}}
     with LineServer() as server:
         async with gateway(tmp_path, model, [LineBridge(server.port)], settings=settings):
-            await _held(model, server, "one")
+            await _held(model, server, "one", sender="nora")
             server.say("two", chat="b", sender="bob")
             server.say("/stop", chat="b", sender="bob")
             await server.until(lambda at: at.shown("b") == [STOPPED])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -78,6 +79,28 @@ def test_each_table_can_be_partitioned_by_agent(database_url: str) -> None:
         for table in sorted({table for table, _ in tables}):
             like = f"CREATE TABLE spread_{table} (LIKE {table} INCLUDING ALL) PARTITION BY HASH (agent)"
             connection.execute(like.encode())
+
+
+@pytest.mark.postgres
+async def test_a_table_is_partitioned_as_the_page_says(database_url: str) -> None:
+    """With the rows that it has; sessions go on, and are removed from the partitions."""
+    import psycopg
+
+    page = Path(__file__).parents[3] / "docs" / "engineering" / "scale.md"
+    spread = page.read_text(encoding="utf-8").split("```sql\n")[1].split("```")[0]
+    async with stores(database_url) as opener:
+        before = opener.store()
+        await before.index.edit(lambda _: {MAIN: FIRST})
+        await (await before.transcript(FIRST)).append(user("said"))
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(spread.encode())
+    async with stores(database_url) as opener:
+        store = opener.store()
+        await (await store.transcript(FIRST)).append(user("said behind it"))
+        assert [facts.lines for facts in await store.transcripts()] == [3]
+        [session] = await store.sessions(with_earlier=False)
+        assert len(await store.last_messages([session], most=1)) == 1
+        assert await store.delete(session)
 
 
 @pytest.mark.postgres

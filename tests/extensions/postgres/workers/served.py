@@ -32,14 +32,14 @@ def settings(provider: ProviderServer, chats: int) -> dict[str, Any]:
 
 @asynccontextmanager
 async def gateway(
-    state_dir: Path, url: str, port: int, *, shares: Mapping[str, int] | None = None
+    state_dir: Path, url: str, port: int, *, shares: Mapping[str, int] | None = None, runs_here: bool = False
 ) -> AsyncIterator[Gateway]:
     """An open gateway that leaves its turns to workers; it may share accounts, each with a port."""
     environment = {"HOME": str(state_dir), "NACRE_DATABASE_URL": url}
     config = load_config(environment, state_dir=state_dir)
     now = system_clock(None)
     agent = await Agent.open(state_dir=state_dir, environment=environment, watch=False)
-    async with agent, handed_over(config) as runner:
+    async with agent, handed_over(config, runs_here=runs_here) as runner:
         agents = BoundAgents([agent], agent.settings)
         bridges = [LineBridge(port)] if shares is None else list(map(_bridge(shares), shares))
         opening = Gateway.open(

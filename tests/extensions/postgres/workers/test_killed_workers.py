@@ -1,4 +1,4 @@
-"""Workers killed and paused, a gateway killed, a server that restarts: everything is answered once."""
+"""Workers killed and paused, a gateway killed, a server that is away or refuses: all is answered once."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import re
 import signal
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -20,6 +21,7 @@ import pytest
 from tests.bridges.line_channel import LineServer
 from tests.extensions.postgres.workers.crowd import Crowd
 from tests.extensions.postgres.workers.served import settings
+from tests.extensions.postgres.workers.test_outages import run_sql
 from tests.extensions.postgres.workers.worker_process import PACE, gateway_started, started
 from tests.runtime.agents import write_settings
 from tests.servers import provider_wire as wire
@@ -34,6 +36,17 @@ SECONDS = float(os.environ.get("NACRE_WORKER_SECONDS", "12"))
 MODEL_SECONDS = 0.1
 PAUSE_SECONDS = PACE.silent_seconds + 1.5
 SETTLE_SECONDS = 60 + CHATS
+CUT = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
+"""
+FULL = """
+CREATE FUNCTION refused() RETURNS TRIGGER LANGUAGE plpgsql
+    AS 'BEGIN RAISE EXCEPTION ''no space left on device'' USING ERRCODE = ''53100''; END';
+CREATE TRIGGER refused BEFORE INSERT OR UPDATE ON ledger_outbound FOR EACH ROW EXECUTE FUNCTION refused();
+CREATE TRIGGER refused BEFORE INSERT OR UPDATE ON transcript_lines FOR EACH ROW EXECUTE FUNCTION refused();
+CREATE TRIGGER refused BEFORE INSERT OR UPDATE ON turns FOR EACH ROW EXECUTE FUNCTION refused();
+"""
 
 
 def answer(request: Mapping[str, Any]) -> wire.Step:
@@ -50,10 +63,11 @@ class Troubles:
         self._new = partial(started, state_dir, url)
         self._new_gateway = partial(gateway_started, state_dir, url, port)
         self.gateway = self._new_gateway()
+        self._url = url
         self._postgres = postgres
         self._random = random.Random(7)
         self.workers: list[BaseProcess] = [self._new() for _ in range(3)]
-        self.counts = dict.fromkeys(("kill", "pause", "restart", "gateway"), 0)
+        self.counts = dict.fromkeys(("kill", "pause", "restart", "gateway", "outage", "cut", "full"), 0)
 
     async def go_on(self, seconds: float) -> None:
         """One trouble after the other, each at least once."""
@@ -61,6 +75,9 @@ class Troubles:
         order = list(self.counts)
         while asyncio.get_running_loop().time() < ends or not all(self.counts.values()):
             await asyncio.sleep(self._random.uniform(0.5, 2.5))
+            # One that starts in an outage exits, and whoever keeps it running starts the next one.
+            self.workers = [each if each.is_alive() else self._new() for each in self.workers]
+            self.gateway = self.gateway if self.gateway.is_alive() else self._new_gateway()
             await getattr(self, f"_{order[sum(self.counts.values()) % len(order)]}")()
 
     async def _kill(self) -> None:
@@ -73,9 +90,10 @@ class Troubles:
     async def _pause(self) -> None:
         process = self._random.choice(self.workers)
         assert process.pid is not None
-        os.kill(process.pid, signal.SIGSTOP)
-        await asyncio.sleep(PAUSE_SECONDS)
-        os.kill(process.pid, signal.SIGCONT)
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGSTOP)
+            await asyncio.sleep(PAUSE_SECONDS)
+            os.kill(process.pid, signal.SIGCONT)
         self.counts["pause"] += 1
 
     async def _gateway(self) -> None:
@@ -88,6 +106,22 @@ class Troubles:
         await asyncio.to_thread(self._postgres.restart)
         self.counts["restart"] += 1
 
+    async def _outage(self) -> None:
+        await asyncio.to_thread(self._postgres.stop)
+        await asyncio.sleep(PAUSE_SECONDS)
+        await asyncio.to_thread(self._postgres.restart)
+        self.counts["outage"] += 1
+
+    async def _cut(self) -> None:
+        await asyncio.to_thread(self._postgres.run, CUT)
+        self.counts["cut"] += 1
+
+    async def _full(self) -> None:
+        await run_sql(self._url, FULL)
+        await asyncio.sleep(PAUSE_SECONDS)
+        await run_sql(self._url, "DROP FUNCTION refused CASCADE")
+        self.counts["full"] += 1
+
     def end(self) -> None:
         for process in (*self.workers, self.gateway):
             process.kill()
@@ -96,7 +130,9 @@ class Troubles:
 
 @pytest.mark.timeout(int(SECONDS) + 2 * SETTLE_SECONDS + 120)
 async def test_every_message_is_answered_once(tmp_path: Path, postgres_server: PostgresServer) -> None:
-    """kill -9, SIGSTOP for longer than the heartbeat, restarts: nothing lost, nothing twice, in order."""
+    """kill -9, SIGSTOP and outages for longer than the heartbeat, restarts, cut connections, a full disk:
+    nothing lost, nothing twice, in order.
+    """
     url = postgres_server.database()
     with LineServer() as server, ProviderServer(responder=answer) as provider:
         write_settings(tmp_path, settings(provider, CHATS))

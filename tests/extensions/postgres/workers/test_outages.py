@@ -181,7 +181,7 @@ async def test_a_turn_that_nobody_can_read_ends_no_worker(tmp_path: Path, databa
     """It is given up, and the next one of its session runs."""
     with LineServer() as server, ProviderServer(responder=greeting) as provider:
         write_settings(tmp_path, settings(provider, 1))
-        await _sql(database_url, SPOIL)
+        await run_sql(database_url, SPOIL)
         worker = started(tmp_path, database_url)
         try:
             async with gateway(tmp_path, database_url, server.port):
@@ -215,11 +215,11 @@ async def test_refused_answers_are_sent_when_the_database_accepts_them(
         crowd = Crowd(server, chats)
         try:
             async with gateway(tmp_path, url, server.port):
-                await _sql(url, REFUSE)
+                await run_sql(url, REFUSE)
                 crowd.speak()
                 await crowd.answered(3)
                 assert server.sent == []
-                await _sql(url, "DROP TRIGGER refused ON ledger_outbound")
+                await run_sql(url, "DROP TRIGGER refused ON ledger_outbound")
                 await crowd.answered(RECOVERY_SECONDS)
         finally:
             worker.kill()
@@ -234,7 +234,7 @@ CREATE TRIGGER refused BEFORE UPDATE ON ledger_outbound FOR EACH ROW EXECUTE FUN
 """
 
 
-async def _sql(url: str, statements: str) -> None:
+async def run_sql(url: str, statements: str) -> None:
     import psycopg
 
     def run() -> None:

@@ -1,7 +1,8 @@
-"""`/stop` reaches a turn that a worker runs, and the session goes on behind it."""
+"""`/stop` reaches a turn wherever it runs, and the session goes on behind it."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from nacre.bridges.answering.dispatch import STOPPED
 from tests.bridges.line_channel import LineServer
 from tests.extensions.postgres.workers.served import gateway, settings
-from tests.extensions.postgres.workers.worker_process import started
+from tests.extensions.postgres.workers.worker_process import gateway_started, started
 from tests.runtime.agents import write_settings
 from tests.servers import provider_wire as wire
 from tests.servers.provider_server import ProviderServer
@@ -42,3 +43,27 @@ async def test_a_turn_is_stopped_where_it_runs(tmp_path: Path, database_url: str
             worker.kill()
             worker.join()
     assert server.shown("n") == [STOPPED, "re: more"]
+
+
+async def test_a_turn_is_stopped_in_another_program(tmp_path: Path, database_url: str) -> None:
+    """Nobody has workers: the owner writes in a chat of one program and stops in a chat of another one. The
+    message is not answered again, and the session goes on.
+    """
+    with LineServer() as server, LineServer() as other, ProviderServer(responder=answer) as provider:
+        write_settings(tmp_path, {**settings(provider, 1), "session": {}})
+        serving = gateway_started(tmp_path, database_url, server.port, runs_here=True)
+        try:
+            server.say("hang", chat="n", sender="nora")
+            await server.until(lambda _: provider.requests)
+            async with gateway(tmp_path, database_url, 0, shares={"other": other.port}, runs_here=True):
+                other.say("/stop", chat="n", sender="nora")
+                await provider.client_left()
+                await other.until(lambda at: at.sent)
+                other.say("more", chat="n", sender="nora")
+                await other.until(lambda at: len(at.sent) == 2)
+        finally:
+            serving.kill()
+            await asyncio.to_thread(serving.join)
+    assert other.shown("n") == [STOPPED, "re: more"]
+    assert server.sent == []
+    assert len(provider.requests) == 2

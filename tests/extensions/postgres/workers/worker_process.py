@@ -32,9 +32,9 @@ def started(
     return _started(partial(_work, pace, limits), state_dir, database_url)
 
 
-def gateway_started(state_dir: Path, database_url: str, port: int) -> BaseProcess:
+def gateway_started(state_dir: Path, database_url: str, port: int, *, runs_here: bool = False) -> BaseProcess:
     """A gateway that runs as `nacre serve` does, with the line server at a port as its channel."""
-    return _started(partial(_serve, port), state_dir, database_url)
+    return _started(partial(_serve, port, runs_here), state_dir, database_url)
 
 
 def _started(main: Main, state_dir: Path, database_url: str) -> BaseProcess:
@@ -53,9 +53,10 @@ def _run(main: Main, state_dir: Path, database_url: str) -> None:
         asyncio.run(main(state_dir, database_url))
 
 
-async def _serve(port: int, state_dir: Path, database_url: str) -> None:
+async def _serve(port: int, runs_here: bool, state_dir: Path, database_url: str) -> None:
     database = shared_database(database_url, pace=PACE)  # the gateway's, too
-    async with gateway(state_dir, database_url, port, shares={"default": port}):
+    shares = {"default": port}
+    async with gateway(state_dir, database_url, port, shares=shares, runs_here=runs_here):
         await asyncio.Event().wait()
     await database.close()
 
