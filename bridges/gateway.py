@@ -29,9 +29,8 @@ from nacre.bridges.schedule.timekeeper import Reach
 from nacre.bridges.schedule.timetable import Timetable, upcoming_lines
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.agent.open_result import opening
-from nacre.runtime.contracts.clock import Clock, Sleep, owner_clock
+from nacre.runtime.contracts.clock import Clock, NewId, Sleep, owner_clock, random_id
 from nacre.runtime.contracts.errors import AgentError
-from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.hooks.hooks import around_delivery
 from nacre.runtime.ledger.file_ledger import ledger_file

@@ -20,9 +20,8 @@ from nacre.bridges.schedule.timekeeper import Timekeeper
 from nacre.bridges.schedule.timetable import Timetable
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.agent.runtime import Runtime
-from nacre.runtime.contracts.clock import Clock, owner_clock
+from nacre.runtime.contracts.clock import Clock, NewId, owner_clock, random_id
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.extensions.loading import load_workers
 from nacre.runtime.ledger.ledger import STATES
 from nacre.runtime.settings.config import SETTINGS_FILE, Config, load_config

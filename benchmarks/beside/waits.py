@@ -28,7 +28,7 @@ from statistics import median
 from benchmarks.beside.many_streams import free_port, running
 from benchmarks.corpus import write_workspace
 from benchmarks.session import STAMP, write_session
-from nacre.runtime.contracts.ids import random_id
+from nacre.runtime.contracts.clock import random_id
 from nacre.runtime.settings.config import load_config
 from nacre.runtime.storage.storage import storage_of
 from nacre.sessions.disk.json_text import to_line

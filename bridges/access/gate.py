@@ -8,7 +8,7 @@ from typing import Literal
 
 from nacre.bridges.access.people import People, Role
 from nacre.record import Record
-from nacre.runtime.contracts.ids import NewId
+from nacre.runtime.contracts.clock import NewId
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.settings.sections.channels import AccountRules, channel_settings
 from nacre.runtime.settings.settings import Settings

@@ -17,8 +17,7 @@ from pydantic import Field
 from nacre.bridges.contracts.bridge import place_of
 from nacre.bridges.schedule.times import InvalidTime, format_moment, parse_times
 from nacre.bridges.schedule.timetable import Job, Timetable, TooManyJobs
-from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.contracts.ids import NewId
+from nacre.runtime.contracts.clock import Clock, NewId
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.tools.function import FunctionTool, ToolContext, tool
 from nacre.runtime.tools.session_sources import FOREIGN_MARK

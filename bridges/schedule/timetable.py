@@ -12,8 +12,7 @@ from datetime import datetime
 from nacre.bridges.contracts.errors import BridgeError
 from nacre.bridges.schedule.times import JobTimes, format_moment, next_heartbeat
 from nacre.record import Record
-from nacre.runtime.contracts.clock import Clock, epoch_ms, stored_moment
-from nacre.runtime.contracts.ids import NewId
+from nacre.runtime.contracts.clock import Clock, NewId, epoch_ms, stored_moment
 from nacre.runtime.contracts.inbound import Inbound, Quoted
 from nacre.runtime.ledger.records import (
     Beaten,

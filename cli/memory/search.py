@@ -96,8 +96,7 @@ async def _said(voice: IndexVoice, query: str) -> list[str]:
     """Conversations with a message that has all the words, for a question to which no note fits."""
     from nacre.cli.screen.session_words import found_session_lines
     from nacre.runtime.commands.conversation.word_search import sessions_with
-    from nacre.runtime.contracts.clock import owner_clock
-    from nacre.runtime.contracts.ids import random_id
+    from nacre.runtime.contracts.clock import owner_clock, random_id
     from nacre.runtime.storage.storage import storage_of
     from nacre.sessions.contracts.errors import SessionError
 

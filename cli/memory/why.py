@@ -16,8 +16,7 @@ from nacre.memory.files.sources.secrets import without_secrets
 from nacre.memory.files.sources.source import PRIVATE, Source, audience_text, may_see, passages, source_text
 from nacre.memory.files.sources.sources import Sources
 from nacre.record import Record
-from nacre.runtime.contracts.clock import owner_clock
-from nacre.runtime.contracts.ids import random_id
+from nacre.runtime.contracts.clock import owner_clock, random_id
 from nacre.runtime.contracts.policy import readers_of
 from nacre.runtime.recall.open_memory import unindexed_notes
 from nacre.runtime.settings.config import Config

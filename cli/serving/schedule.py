@@ -49,8 +49,7 @@ def add(context: click.Context, text: str, cron: str, at: str, channel: str, as_
     from nacre.bridges.schedule.schedule_tool import job_line
     from nacre.bridges.schedule.times import InvalidTime, parse_times
     from nacre.bridges.schedule.timetable import TooManyJobs
-    from nacre.runtime.contracts.clock import owner_zone, system_clock
-    from nacre.runtime.contracts.ids import random_id
+    from nacre.runtime.contracts.clock import owner_zone, random_id, system_clock
 
     invocation = begin(context)
     zone = owner_zone(invocation.config.settings.agent.user_timezone or None)

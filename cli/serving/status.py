@@ -228,8 +228,8 @@ async def overview_of(config: Config, now: Clock) -> Overview:
     """
     from nacre import __version__
     from nacre.cli.screen.session_words import age, session_name
+    from nacre.runtime.contracts.clock import random_id
     from nacre.runtime.contracts.errors import ConfigError
-    from nacre.runtime.contracts.ids import random_id
     from nacre.runtime.providers.opening import budget_of, model_facts
     from nacre.runtime.settings.spending import spent_today_usd
     from nacre.runtime.storage.storage import storage_of

@@ -8,8 +8,7 @@ from datetime import tzinfo
 from functools import cached_property
 from pathlib import Path
 
-from nacre.runtime.contracts.clock import brief_clock, owner_zone
-from nacre.runtime.contracts.ids import random_id
+from nacre.runtime.contracts.clock import brief_clock, owner_zone, random_id
 from nacre.runtime.settings.config import Config
 from nacre.runtime.storage.storage import storage_of
 from nacre.sessions.contracts.errors import SessionWriteFailed

@@ -362,7 +362,7 @@ def _folders(top: Path) -> int:
 
 async def session_findings(invocation: Invocation, now: Clock) -> list[Finding]:
     """Check the sessions and their files."""
-    from nacre.runtime.contracts.ids import random_id
+    from nacre.runtime.contracts.clock import random_id
     from nacre.runtime.storage.storage import storage_of
     from nacre.sessions.contracts.errors import SessionError
 

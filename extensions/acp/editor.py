@@ -55,6 +55,7 @@ from acp.schema import (
 
 from nacre import __version__
 from nacre.runtime.agent.agent import Agent
+from nacre.runtime.contracts.clock import random_id
 from nacre.runtime.contracts.errors import AgentError, ApprovalNotFound, TurnCancelled
 from nacre.runtime.contracts.events import (
     AnswerDiscarded,
@@ -68,7 +69,6 @@ from nacre.runtime.contracts.events import (
     TurnFailed,
     Warned,
 )
-from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.inbound import Attachment, Inbound
 from nacre.sessions.contracts.errors import SessionError, SessionNotFound
 

@@ -114,8 +114,7 @@ def forget(
 
 
 async def _forget(invocation: Invocation, options: _Options) -> int:
-    from nacre.runtime.contracts.clock import owner_clock
-    from nacre.runtime.contracts.ids import random_id
+    from nacre.runtime.contracts.clock import owner_clock, random_id
     from nacre.runtime.storage.storage import storage_of
 
     config = invocation.config

@@ -55,8 +55,7 @@ from nacre.memory.files.sources.sourced_workspace import SecretRefused, SourcedW
 from nacre.memory.files.sources.sources import SourceOf, Sources
 from nacre.memory.workspace.workspace import TEMPLATES, WorkspaceReport, ensure_workspace, template_text
 from nacre.record import Record
-from nacre.runtime.contracts.clock import owner_clock
-from nacre.runtime.contracts.ids import random_id
+from nacre.runtime.contracts.clock import owner_clock, random_id
 from nacre.runtime.settings.config import SETTINGS_FILE, Config, checked_settings
 from nacre.runtime.settings.disk.agent_folders import keep_private
 from nacre.runtime.settings.disk.json5_edits import with_value

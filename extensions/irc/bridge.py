@@ -25,8 +25,7 @@ from nacre.bridges.contracts.errors import NotDelivered
 from nacre.extensions.irc.client import IrcClient, Pacer, may_free_nick, register
 from nacre.extensions.irc.settings import IrcSettings
 from nacre.record import Record
-from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.contracts.ids import NewId, random_id
+from nacre.runtime.contracts.clock import Clock, NewId, random_id
 from nacre.runtime.contracts.inbound import Inbound
 
 log = logging.getLogger(__name__)

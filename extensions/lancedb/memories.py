@@ -18,7 +18,7 @@ from nacre.extensions.lancedb.table import MemoryTable, query_words
 from nacre.memory.contracts.embedder import Embedder, EmbeddingFailed, TextRefused
 from nacre.memory.vectors.cosine_scale import cosine
 from nacre.record import Record
-from nacre.runtime.contracts.ids import NewId
+from nacre.runtime.contracts.clock import NewId
 
 POOL = 30
 """The number of rows to fetch by meaning, and by words."""

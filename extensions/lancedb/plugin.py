@@ -40,8 +40,7 @@ from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
 from nacre.memory.files.sources.secrets import without_new_secrets
 from nacre.prompts import render
 from nacre.record import Record
-from nacre.runtime.contracts.clock import Clock, epoch_ms
-from nacre.runtime.contracts.ids import random_id
+from nacre.runtime.contracts.clock import Clock, epoch_ms, random_id
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.extensions.host import ExtensionHost
 from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin, MemoryTool

@@ -60,8 +60,7 @@ from nacre.extensions.matrix.messages import (
 )
 from nacre.extensions.matrix.settings import MatrixSettings
 from nacre.record import Record
-from nacre.runtime.contracts.clock import Clock, epoch_ms
-from nacre.runtime.contracts.ids import random_id
+from nacre.runtime.contracts.clock import Clock, epoch_ms, random_id
 
 log = logging.getLogger(__name__)
 

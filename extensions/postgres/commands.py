@@ -290,8 +290,7 @@ async def _copied(
     from nacre.extensions.postgres.document_rows import DocumentRows
     from nacre.extensions.postgres.exchange import copy_to_folder, copy_to_rows
     from nacre.extensions.postgres.server.database import shared_database
-    from nacre.runtime.contracts.clock import owner_clock
-    from nacre.runtime.contracts.ids import random_id
+    from nacre.runtime.contracts.clock import owner_clock, random_id
     from nacre.runtime.storage.storage import kept_places, storage_of
     from nacre.runtime.tools.approvals.store import copy_approvals
     from nacre.sessions.stores.copying import copy_sessions

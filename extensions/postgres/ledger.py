@@ -15,8 +15,7 @@ from nacre.extensions.postgres import ledger_statements as statements
 from nacre.extensions.postgres.server.connections import DatabaseError
 from nacre.extensions.postgres.server.database import Database, Process
 from nacre.extensions.postgres.workers.turn_rows import id_of_turn
-from nacre.runtime.contracts.clock import Clock, epoch_ms
-from nacre.runtime.contracts.ids import NewId
+from nacre.runtime.contracts.clock import Clock, NewId, epoch_ms
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.contracts.outbound import Place
 from nacre.runtime.ledger.ledger import Ledger

@@ -10,8 +10,7 @@ from typing import NamedTuple, Self
 from nacre.extensions.postgres import ledger_statements as statements
 from nacre.extensions.postgres.ledger import Holding, PostgresLedger, PostgresRows, holder_name
 from nacre.extensions.postgres.server.database import Database
-from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.contracts.ids import NewId
+from nacre.runtime.contracts.clock import Clock, NewId
 from nacre.runtime.ledger.ledger import AccountId, Shares
 from nacre.runtime.ledger.records import LedgerUnusable
 from nacre.runtime.ledger.tables import Run

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, LiteralString
 from nacre.extensions.postgres import ledger_statements as statements
 from nacre.extensions.postgres.server.database import Database, shared_database
 from nacre.record import Record
-from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.contracts.ids import NewId
+from nacre.runtime.contracts.clock import Clock, NewId
 from nacre.runtime.storage.backend import Says, StorageHome
 
 if TYPE_CHECKING:

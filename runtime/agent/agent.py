@@ -31,10 +31,9 @@ from nacre.runtime.agent.opening.author_parts import AgentKeywords, author_parts
 from nacre.runtime.agent.sessions import Sessions
 from nacre.runtime.commands.command import Command
 from nacre.runtime.commands.function import FunctionCommand
-from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.contracts.clock import Clock, NewId, random_id
 from nacre.runtime.contracts.errors import AgentError, TurnBroken
 from nacre.runtime.contracts.events import Emit, Event, ReplyReady, Silence, TurnFailed
-from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Inbound, Reply
 from nacre.runtime.contracts.model import Answering, ChatModel, ModelRequest
 from nacre.runtime.hooks.hooks import Hooks, HookTable

@@ -16,9 +16,8 @@ from nacre.runtime.agent.open_result import opening
 from nacre.runtime.agent.opening.assembly import assemble
 from nacre.runtime.agent.opening.author_parts import AgentKeywords, SharedKeywords, author_parts
 from nacre.runtime.agent.opening.shared import Shared
-from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.contracts.clock import Clock, NewId, random_id
 from nacre.runtime.contracts.errors import ConfigError, TurnBroken
-from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.settings.config import (
     USER_PREFIX,
     Config,

@@ -1,10 +1,11 @@
-"""The clock and the owner's time zone. The only file that reads the machine's time."""
+"""The clock, the owner's time zone, and new ids. The only file that reads the machine's time or makes ids."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, tzinfo
 from typing import TypeAlias
+from uuid import uuid4
 
 from nacre.runtime.contracts.errors import ConfigError
 
@@ -12,6 +13,12 @@ Clock: TypeAlias = Callable[[], datetime]
 """Returns the current time as an aware datetime in the owner's time zone."""
 Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 """Waits for a number of seconds."""
+NewId: TypeAlias = Callable[[], str]
+"""Returns a new unique id, a lower-case UUID of 36 characters."""
+
+
+def random_id() -> str:
+    return str(uuid4())
 
 
 def system_clock(zone: tzinfo) -> Clock:

@@ -20,8 +20,7 @@ import apsw
 
 from nacre.locks import try_lock
 from nacre.record import Record
-from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.contracts.ids import NewId
+from nacre.runtime.contracts.clock import Clock, NewId
 from nacre.runtime.ledger import sqlite_statements as statements
 from nacre.runtime.ledger.ledger import Ledger
 from nacre.runtime.ledger.moving import COLUMNS, Contents, MovableLedger, as_row, is_left_behind

@@ -19,8 +19,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from zlib import crc32
 
 from nacre.record import Record
-from nacre.runtime.contracts.clock import Clock, epoch_ms
-from nacre.runtime.contracts.ids import NewId
+from nacre.runtime.contracts.clock import Clock, NewId, epoch_ms
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.contracts.outbound import Part, Place, place_of
 from nacre.runtime.ledger.moving import MovableLedger

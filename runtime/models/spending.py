@@ -16,9 +16,8 @@ from typing import Any, Self
 
 from nacre.locks import try_lock
 from nacre.record import Record
-from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.contracts.clock import Clock, random_id
 from nacre.runtime.contracts.errors import SpendingCapReached
-from nacre.runtime.contracts.ids import random_id
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionError
 from nacre.sessions.contracts.messages import Usage, usage_from_json
 from nacre.sessions.disk.durable import append_all, locked, read_plain, reading

@@ -16,9 +16,8 @@ from typing import Any
 from nacre.memory.files.sources.proposed_write import WaitsForReview
 from nacre.memory.files.sources.sources import Sources
 from nacre.record import Record
-from nacre.runtime.contracts.clock import Clock, epoch_ms
+from nacre.runtime.contracts.clock import Clock, NewId, epoch_ms
 from nacre.runtime.contracts.events import Emit, FlushStatus, Warned
-from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess
 from nacre.runtime.open_sessions.routing import Route
 from nacre.runtime.tools.function import ToolChat

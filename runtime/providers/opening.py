@@ -132,8 +132,7 @@ async def budget_of(config: Config, now: Clock) -> ContextBudget:
         ConfigError: it is too small.
     """
     if not config.model_name:
-        from nacre.runtime.contracts.clock import epoch_ms
-        from nacre.runtime.contracts.ids import random_id
+        from nacre.runtime.contracts.clock import epoch_ms, random_id
         from nacre.runtime.models.offline.model import OfflineModel
 
         offline = OfflineModel(lambda: epoch_ms(now()), new_id=random_id, count_tokens=len)

@@ -185,7 +185,7 @@ def _extra_paths(config: Config) -> tuple[str, ...]:
 def open_transcripts(config: Config, now: Clock) -> TranscriptSource:
     """The transcripts of this agent as a source of search."""
     # slow imports that a search of the notes does not need
-    from nacre.runtime.contracts.ids import random_id
+    from nacre.runtime.contracts.clock import random_id
     from nacre.runtime.recall.transcripts import SessionTranscripts
 
     return SessionTranscripts(

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.contracts.ids import NewId
+from nacre.runtime.contracts.clock import Clock, NewId
 from nacre.runtime.settings.disk.agent_folders import AgentFolders
 
 if TYPE_CHECKING:

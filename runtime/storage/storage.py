@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from nacre.memory.contracts.workspace import Workspace
     from nacre.memory.files.proposals import ReviewQueue
     from nacre.memory.files.skills import Skills
-    from nacre.runtime.contracts.clock import Clock
-    from nacre.runtime.contracts.ids import NewId
+    from nacre.runtime.contracts.clock import Clock, NewId
     from nacre.runtime.extensions.installed.discovery import Installed
     from nacre.runtime.ledger.ledger import LedgerPlace
     from nacre.runtime.settings.config import Config

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nacre.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
-from nacre.runtime.contracts.ids import NewId
+from nacre.runtime.contracts.clock import NewId
 from nacre.runtime.contracts.model import ToolSpec
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import (

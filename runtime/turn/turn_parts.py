@@ -9,10 +9,9 @@ from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.proposals import ReviewQueue
 from nacre.memory.files.sources.sources import Sources
 from nacre.record import Record
-from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.contracts.clock import Clock, NewId
 from nacre.runtime.contracts.errors import ConfigError, OutputInvalid
 from nacre.runtime.contracts.events import Emit
-from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.inbound import Attachment, Reply
 from nacre.runtime.contracts.model import ChatModel, ModelParameters
 from nacre.runtime.hooks.hooks import Hooks

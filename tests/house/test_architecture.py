@@ -35,7 +35,7 @@ IDS = {
     "extensions/http/page/access.py": "cookies and keys of forms, which nobody may guess",
     "extensions/http/server/tokens.py": "makes tokens, which nobody may guess",
     "extensions/postgres/server/database.py": "numbers a process, which no other may have",
-    "runtime/contracts/ids.py": "makes the ids",
+    "runtime/contracts/clock.py": "makes the ids",
     "runtime/models/failover.py": "spreads retries, so that clients do not come back at once",
 }
 OPENERS = {

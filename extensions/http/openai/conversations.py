@@ -20,10 +20,9 @@ from nacre.extensions.http.openai.requests import BadRequest, ClientMessage
 from nacre.prompts import quoted, render
 from nacre.record import Record
 from nacre.runtime.agent.agent import Agent
-from nacre.runtime.contracts.clock import Clock, epoch_ms
+from nacre.runtime.contracts.clock import Clock, NewId, epoch_ms
 from nacre.runtime.contracts.errors import ModelError, PrivacyError
 from nacre.runtime.contracts.events import AnswerDiscarded, Event, ReplyReady, TextStreamed, TurnFailed
-from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.inbound import Inbound, Reply
 from nacre.runtime.contracts.model import AnswerRestarted, ModelRequest, SystemPrompt, TextDelta
 from nacre.runtime.extensions.service import Token, caller_of

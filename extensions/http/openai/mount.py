@@ -46,7 +46,7 @@ from nacre.extensions.http.openai.requests import (
 from nacre.memory.contracts.embedder import Embedder, EmbeddingFailed
 from nacre.record import Record
 from nacre.runtime.agent.agent import Agent
-from nacre.runtime.contracts.clock import Clock, epoch_ms
+from nacre.runtime.contracts.clock import Clock, NewId, epoch_ms
 from nacre.runtime.contracts.errors import (
     AgentError,
     AgentPaused,
@@ -71,7 +71,6 @@ from nacre.runtime.contracts.events import (
     TurnFailed,
     Warned,
 )
-from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.extensions.service import HttpMount, caller_of
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import Usage

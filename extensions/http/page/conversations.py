@@ -20,8 +20,8 @@ from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.records import HitExplanation
 from nacre.runtime.agent.insight.timeline import timeline
 from nacre.runtime.commands.conversation.word_search import sessions_with
+from nacre.runtime.contracts.clock import random_id
 from nacre.runtime.contracts.events import TurnFailed
-from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.inbound import Attachment, Inbound
 from nacre.runtime.providers.opening import budget_of, has_price
 from nacre.sessions.contracts.errors import SessionNotFound

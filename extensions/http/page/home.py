@@ -32,8 +32,7 @@ from nacre.memory.workspace.history.undo import (
 )
 from nacre.record import Record
 from nacre.runtime.agent.agent import Agent
-from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.contracts.ids import random_id
+from nacre.runtime.contracts.clock import Clock, random_id
 from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import Config
 from nacre.runtime.storage.storage import storage_of

@@ -26,9 +26,9 @@ from nacre.extensions.postgres.workers.turn_rows import (
     id_of_turn,
 )
 from nacre.runtime.agent.agent import Agent
+from nacre.runtime.contracts.clock import random_id
 from nacre.runtime.contracts.errors import AgentError, AgentPaused, SpendingCapReached, TurnBroken
 from nacre.runtime.contracts.events import ApprovalAsked, Event, MessageJoined, TurnFailed
-from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.settings.config import Config
 

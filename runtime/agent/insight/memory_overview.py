@@ -26,8 +26,7 @@ from nacre.memory.text.markdown_blocks import HEADING, ITEM, outline, prose_line
 from nacre.memory.workspace.workspace import REMINDERS, daily_log_path
 from nacre.record import Record
 from nacre.runtime.agent.insight.model_facts import workspace_files
-from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.contracts.ids import random_id
+from nacre.runtime.contracts.clock import Clock, random_id
 from nacre.runtime.recall.memory_core import MEMORY_TOOL_NAMES
 from nacre.runtime.settings.config import Config
 from nacre.runtime.storage.storage import storage_of

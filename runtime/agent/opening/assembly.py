@@ -22,9 +22,8 @@ from nacre.runtime.agent.opening.shared import Shared, World
 from nacre.runtime.agent.opening.sub_agents import SubAgents
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, WINDOW_SOURCES, ContextBudget
-from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_clock
+from nacre.runtime.contracts.clock import Clock, NewId, epoch_ms, owner_clock
 from nacre.runtime.contracts.errors import ConfigError, TurnBroken
-from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel, load_ahead
 from nacre.runtime.extensions.loading import EngineParts, engine_parts, load_facts
 from nacre.runtime.hooks.hooks import Hooks, HookTable, register_all

@@ -10,8 +10,7 @@ from typing import TypeVar, cast
 from nacre.memory.contracts.embedder import Embedder
 from nacre.record import Record
 from nacre.runtime.agent.opening.open_models import model_key
-from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.contracts.ids import NewId
+from nacre.runtime.contracts.clock import Clock, NewId
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.extensions.host import MakeToolSource, OpeningAgent
 from nacre.runtime.models.tokenizer import (

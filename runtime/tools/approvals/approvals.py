@@ -15,8 +15,8 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+from nacre.runtime.contracts.clock import NewId
 from nacre.runtime.contracts.errors import ApprovalNotFound
-from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.tools.approvals.store import Approval, ApprovalState, ApprovalStore, from_bytes, to_bytes
 from nacre.sessions.disk.durable import (
     OrderedWorker,

@@ -20,8 +20,7 @@ from nacre.extensions.http.page.mount import page_mount
 from nacre.extensions.http.server.server import HttpServer
 from nacre.extensions.http.server.tokens import Tokens
 from nacre.extensions.postgres.workers.gateway import handed_over
-from nacre.runtime.contracts.clock import owner_clock
-from nacre.runtime.contracts.ids import random_id
+from nacre.runtime.contracts.clock import owner_clock, random_id
 from nacre.runtime.settings.config import load_config
 from tests.memory.doubles import WordEmbedder
 from tests.runtime.agents import write_settings

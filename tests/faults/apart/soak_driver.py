@@ -18,8 +18,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from nacre import Agent
+from nacre.runtime.contracts.clock import random_id
 from nacre.runtime.contracts.events import ReplyReady, TurnFailed
-from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.models.scripted import Clock
 from tests.faults.crash_driver import count_writes
