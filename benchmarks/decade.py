@@ -1,13 +1,14 @@
 """Ten years with an assistant: what is stale, lost, poisoned or doubled at the end, and what a day costs.
 
-    python -m benchmarks.decade [--days 60] [--extract] [--words] [--keep DIR] [--show] [--seed 7]
+    python -m benchmarks.decade [--days 60] [--extract] [--words] [--pages] [--keep DIR] [--show] [--seed 7]
 
 A made-up life (`benchmarks/life/days.py`) is lived through a real agent, day by day, with a clock that the
 script moves: messages, group chats with strangers, pages with lies, ended sessions, flushes, consolidation
 while idle, search. Nobody is asked over a network. Without `--extract`, the answers of the model are recorded
 ones: templates written by hand, filled from the script's truth, as a careful model would answer. They also do
 what a careless one would: they note every lie and try to move it into MEMORY.md. With `--extract`, the
-offline responder answers, and there is no consolidation. `--words` searches without the embedding model.
+offline responder answers, and there is no consolidation. `--words` searches without the embedding model. With
+`--pages`, the recorded answers give each friend who is not a close one a page, `memory/<name>.md`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from nacre.extensions.curation.consolidation import Consolidation
 from nacre.extensions.curation.edits import without_citation
 from nacre.memory.contracts.records import SearchHit
 from nacre.memory.files.sources.attribution import attributed
+from nacre.memory.text.chunker import day_in_path
 from nacre.runtime.contracts.inbound import Quoted
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
 from nacre.runtime.models.offline.model import OfflineModel
@@ -64,9 +66,10 @@ class Watched:
     name = "benchmark/recorded"
     context_window_tokens: int | None = 200_000
 
-    def __init__(self, life: Life, clock: Clock) -> None:
+    def __init__(self, life: Life, clock: Clock, *, has_pages: bool = False) -> None:
         self.life = life
         self.clock = clock
+        self.has_pages = has_pages
         self.known: dict[str, Said] = {}
         self.background_tokens = 0
         self.prompt_tokens: list[int] = []
@@ -144,7 +147,7 @@ class Watched:
 
     def _edits(self, asked: str) -> Iterator[dict[str, Any]]:
         places = [(found[1], found[2]) for found in _PLACED.finditer(asked)]
-        curated = [place for place in places if place[0].startswith("MEMORY.md")]
+        curated = [place for place in places if day_in_path(place[0].partition("#")[0]) is None]
         newest: dict[str, tuple[tuple[str, str], Said]] = {}
         notes = {said.note: said for said in self.known.values() if said.note}
         for place in places:
@@ -153,13 +156,20 @@ class Watched:
                 continue
             if said.by != "owner":
                 newest[place[1]] = (place, said)
-            elif said.matter is not None and said.matter.is_lasting:
+            elif said.matter is not None and (said.matter.is_lasting or self.has_pages):
                 newest[said.matter.note("")] = (place, said)
         for begins, (place, said) in newest.items():
             here = {"at": place[0], "says": place[1]}
-            older = [each for each in curated if each[1].startswith(f"- {begins.rstrip()}")]
+            page = said.matter.person if said.matter is not None and not said.matter.is_lasting else ""
+            older = [
+                each
+                for each in curated
+                if each[1].startswith(f"- {begins.rstrip()}") and each[0].startswith("memory/") == bool(page)
+            ]
             edit: dict[str, Any] = {"from": [here], "write": [place[1]], "under": "Rules"}
-            if said.matter is not None:
+            if page:
+                edit |= {"page": page, "under": None}
+            elif said.matter is not None:
                 edit |= {"under": "People" if said.matter.person else "The owner"}
             if older:
                 edit |= {"remove": [{"at": at, "says": says} for at, says in older], "superseded_by": here}
@@ -201,6 +211,9 @@ class Figures:
     alike: list[str] = field(default_factory=list)
     curated_chars: int = 0
     most_chars: int = 0
+    pages: int = 0
+    page_chars: int = 0
+    outdated: list[str] = field(default_factory=list)
     search_ms: list[float] = field(default_factory=list)
     background: list[int] = field(default_factory=list)
     prompt: list[int] = field(default_factory=list)
@@ -222,6 +235,9 @@ class Figures:
         yield "poisoned rules", f"{len(self.poisoned)}", "0"
         yield "near-duplicates", f"{_share(self.alike, self.lines)} of {self.lines} lines", "≤ 1 %"
         yield "MEMORY.md, characters", f"{self.curated_chars:,} of {self.most_chars:,}", "within"
+        if self.pages:
+            yield "pages; characters of the longest", f"{self.pages}; {self.page_chars:,}", "bounded"
+            yield "lines of pages with an old value", f"{len(self.outdated)}", "0"
         yield "search p50, CPU ms", f"{median(self.search_ms):.1f}", "≤ 10"
         first, last = self.background[:tenth], self.background[-tenth:]
         yield "background tokens a day, first / last tenth", f"{fmean(first):.0f} / {fmean(last):.0f}", "flat"
@@ -286,13 +302,17 @@ class Place:
 class Decade:
     """One life, lived in a folder."""
 
-    def __init__(self, folder: Path, life: Life, *, is_extracting: bool, embedder: str, show: bool) -> None:
+    def __init__(
+        self, folder: Path, life: Life, *, is_extracting: bool, has_pages: bool, embedder: str, show: bool
+    ) -> None:
         self.folder = folder
         self.life = life
         self.show = show
         self.figures = Figures()
         self.clock = Clock(datetime(FIRST.year, FIRST.month, FIRST.day, 8, tzinfo=UTC))
-        self.model = (Extracting if is_extracting else Watched)(life, self.clock)
+        self.model = (
+            Extracting(life, self.clock) if is_extracting else Watched(life, self.clock, has_pages=has_pages)
+        )
         self.is_extracting = is_extracting
         self._pages: dict[str, str] = {}
         search = {"provider": embedder, "sync": {"watch": False}}
@@ -448,13 +468,23 @@ class Decade:
         figures.most_chars = load_config(
             self.environment, state_dir=self.folder
         ).settings.agent.bootstrap_max_chars
-        for path in (self.workspace / "MEMORY.md", *sorted((self.workspace / "bank").rglob("*.md"))):
+        notes = sorted((self.workspace / "memory").glob("*.md"))
+        pages = [path for path in notes if day_in_path(path.name) is None]
+        figures.pages = len(pages)
+        for path in (self.workspace / "MEMORY.md", *sorted((self.workspace / "bank").rglob("*.md")), *pages):
             lines = [each for each in path.read_text(encoding="utf-8").split("\n") if each.startswith("- ")]
             words = [Counter(_WORD.findall(without_citation(each).casefold())) for each in lines]
             figures.lines += len(lines)
+            if path in pages:
+                figures.page_chars = max(figures.page_chars, len(path.read_text(encoding="utf-8")))
+                figures.outdated += [line for line in lines if self._is_outdated(line)]
             figures.alike += [
                 line for at, line in enumerate(lines) if any(_are_alike(words[at], one) for one in words[:at])
             ]
+
+    def _is_outdated(self, line: str) -> bool:
+        begun = (each for each in self.life.matters if line.startswith(f"- {each.note('')}"))
+        return any(without_citation(line).find(str(each.now)) < 0 for each in begun if each.now is not None)
 
     def _print(self, kind: str, about: str, place: Place) -> None:
         if not self.show:
@@ -475,13 +505,17 @@ async def lived(
     *,
     days: int,
     is_extracting: bool = False,
+    has_pages: bool = False,
     embedder: str = "local",
     show: bool = False,
     seed: int = 7,
 ) -> Figures:
     """The figures of a life of so many days, lived in a new folder."""
     life = Life(days, seed)
-    return await Decade(folder, life, is_extracting=is_extracting, embedder=embedder, show=show).run()
+    decade = Decade(
+        folder, life, is_extracting=is_extracting, has_pages=has_pages, embedder=embedder, show=show
+    )
+    return await decade.run()
 
 
 def main() -> None:
@@ -492,6 +526,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--extract", action="store_true", help="ask the offline responder")
     parser.add_argument("--words", action="store_true", help="search by words alone")
+    parser.add_argument("--pages", action="store_true", help="put what friends are told of on pages")
     parser.add_argument("--keep", type=Path, help="a new folder for what the agent writes")
     parser.add_argument("--show", action="store_true", help="print what went wrong")
     given = parser.parse_args()
@@ -501,6 +536,7 @@ def main() -> None:
                 given.keep or Path(name),
                 days=given.days,
                 is_extracting=given.extract,
+                has_pages=given.pages,
                 embedder="none" if given.words else "local",
                 show=given.show,
                 seed=given.seed,

@@ -22,7 +22,7 @@ from benchmarks.recall import Workspace, run_engine
 from nacre.memory.search import ranking, searching
 from nacre.memory.search.scoring import Candidates, QueryFacts
 from nacre.memory.text.days.query_dates import closeness
-from nacre.memory.text.evidence import best_line_share, rarity
+from nacre.memory.text.evidence import best_line_share, rarity, share
 
 SAMPLES = 2_000
 SEED = 12
@@ -49,7 +49,7 @@ def simple(found: Candidates, facts: QueryFacts) -> dict[int, float]:
         if facts.days and at in found.places:
             values[at] += 0.25 * closeness(found.places[at].date, facts.days)
         if at in found.evidence:
-            values[at] += 0.5 * best_line_share(found.evidence[at], rare)
+            values[at] += 0.5 * best_line_share(found.evidence[at], lambda terms: share(terms, rare))
     best = max(values.values(), default=0.0) or 1.0
     return {at: value / best for at, value in values.items()}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -130,14 +130,6 @@ async def _with_summaries(
 # nacre memory tidy
 
 
-class _TidyOptions(Record):
-    after: str | None
-    before: str | None
-    dry_run: bool
-    yes: bool
-    as_json: bool
-
-
 class _TidyProposal(Record):
     """A proposal, what the rules found in the notes, and the limit of the curated note in characters."""
 
@@ -172,18 +164,20 @@ def tidy(
         raise click.UsageError("--dry-run writes nothing, and --yes writes. Give one of them.", context)
     invocation = begin(context)
     invocation.warn(*invocation.config.notices)
-    options = _TidyOptions(after=after, before=before, dry_run=dry_run, yes=yes, as_json=as_json)
-    return _run(invocation, _tidy(invocation, options))
+    days = {"after": after, "before": before}
+    return _run(invocation, _tidy(invocation, days, dry_run=dry_run, yes=yes, as_json=as_json))
 
 
-async def _tidy(invocation: Invocation, options: _TidyOptions) -> int:
+async def _tidy(
+    invocation: Invocation, days: Mapping[str, str | None], *, dry_run: bool, yes: bool, as_json: bool
+) -> int:
     from nacre.extensions.curation.edits import redacted, tidied
     from nacre.extensions.curation.notes import contradictions, read_tidy_notes, repeats, without_rejected
     from nacre.memory.text.days.day_limits import day_limits
 
     now, workspace = _clock(invocation), _workspace(invocation)
-    days = day_limits(after=options.after, before=options.before, today=now().date())
-    notes = await read_tidy_notes(workspace, after=days.after, before=days.before)
+    limits = day_limits(**days, today=now().date())
+    notes = await read_tidy_notes(workspace, after=limits.after, before=limits.before)
     edits, notices = await _tidy_edits(invocation, notes, now)
     edits = await without_rejected(workspace, notes.path, edits)
     note = redacted(tidied(notes.path, notes.curated, edits))
@@ -195,20 +189,18 @@ async def _tidy(invocation: Invocation, options: _TidyOptions) -> int:
         notices=notices,
         has_model=bool(invocation.config.model_name),
     )
-    if not options.as_json:
+    if not as_json:
         invocation.warn(*notices)
         invocation.say(*_tidy_lines(proposal))
-    wanted = note if options.yes else None
-    if note.diff and not (options.yes or options.dry_run or options.as_json):
+    wanted = note if yes else None
+    if note.diff and not (yes or dry_run or as_json):
         wanted = _wanted(invocation, note)
     commit = ""
     if wanted is not None and wanted.diff:
-        commit = await _write_tidied(invocation, workspace, wanted, now, shows=not options.as_json)
-    elif note.diff and not options.as_json:
-        invocation.warn(
-            "Nothing was changed." if options.dry_run else "Nothing was changed. --yes writes this."
-        )
-    if options.as_json:
+        commit = await _write_tidied(invocation, workspace, wanted, now, shows=not as_json)
+    elif note.diff and not as_json:
+        invocation.warn("Nothing was changed." if dry_run else "Nothing was changed. --yes writes this.")
+    if as_json:
         applied = wanted is not None and bool(note.diff)
         return print_json(_tidy_json(proposal, applied=applied, commit=commit))
     return 0

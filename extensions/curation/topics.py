@@ -82,7 +82,7 @@ def topic_page(name: str, pages: Topics) -> tuple[str, str]:
 
 def topics_in(pages: Topics, lines: Iterable[Place]) -> list[str]:
     """The paths of the pages that lines name and a model may see, those named by most lines first."""
-    said = Counter(word for place in lines for word in Claim(place.text).stems)
+    said = Counter(word for place in lines for word in Claim(place.text.replace("'s", "")).stems)
     count = {
         path: sum(said[word] for word in Claim(topic_name(path)).stems)
         for path, text in pages.items()

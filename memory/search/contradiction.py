@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import date
 from functools import cached_property, lru_cache
 from itertools import permutations
@@ -47,7 +47,7 @@ class Intent(Record):
     `about` are the numbers of the terms that do not only name days, `names` those of them with a capital
     letter, or where words are not apart the first of them. `until` is the last day that the wording names, if
     any. `asks_state`: it is a question about what is so now, or was on those days. `asks_about_past`: it asks
-    for what was before.
+    for what was before. `said` keeps what `_said` found, by chunk id.
     """
 
     finder: Finder
@@ -57,6 +57,7 @@ class Intent(Record):
     until: date | None
     asks_state: bool
     asks_about_past: bool
+    said: dict[int, Sequence[_Line]] = field(default_factory=dict, compare=False)
 
 
 class Supersession(Record):
@@ -202,14 +203,16 @@ def superseded_lines(
     return {chunk_id: tuple(found[line] for line in sorted(found)) for chunk_id, found in marks.items()}
 
 
-def asked_lines(chunk: Chunk, intent: Intent | None) -> tuple[tuple[int, tuple[str, ...]], ...]:
+def asked_lines(
+    chunk: Chunk, chunk_id: int, intent: Intent | None
+) -> tuple[tuple[int, tuple[str, ...]], ...]:
     """The lines with half of what a question asks about now, but no questions: `SearchHit.asked`."""
     if intent is None or intent.asks_about_past:
         return ()
     terms = intent.finder.terms
     return tuple(
         (line.number, tuple(terms[at] for at in sorted(line.own)))
-        for line in _said(chunk, 0, intent)
+        for line in _said(chunk, chunk_id, intent)
         if 2 * len(line.terms) >= len(intent.about) and not line.text.rstrip().endswith(QUESTION_MARKS)
     )
 
@@ -228,7 +231,13 @@ def _lines(
             yield from [line] if is_one else [replace(line, sentence=one) for one in line.claim.sentences]
 
 
-def _said(chunk: Chunk, chunk_id: int, intent: Intent) -> Iterator[_Line]:
+def _said(chunk: Chunk, chunk_id: int, intent: Intent) -> Sequence[_Line]:
+    if chunk_id not in intent.said:
+        intent.said[chunk_id] = [*_lines_about(chunk, chunk_id, intent)]
+    return intent.said[chunk_id]
+
+
+def _lines_about(chunk: Chunk, chunk_id: int, intent: Intent) -> Iterator[_Line]:
     # The lines with a term of the question, or below headings with one: "car: Golf" below "# Ada".
     texts, found = chunk.text.split("\n"), intent.finder.look(chunk.text).lines
     in_headings = any(found[at] & intent.about for at in found if HEADING.match(texts[at]))
@@ -277,9 +286,10 @@ def _later_claims(lines: Sequence[_Line]) -> Iterator[_Pair]:
     rows = sorted(lines, key=lambda line: (line.day_or_first(), line.chunk.path, line.number))
     for at, newer in enumerate(rows):
         for older in rows[:at] if newer.day is not None else ():
+            if not _are_about_one_matter(newer, older):
+                continue
             below = older.chunk.path == newer.chunk.path and older.number < newer.number
-            is_later = older.day_or_first() < newer.day_or_first()
-            if not (_are_about_one_matter(newer, older) and (is_later or below)):
+            if not (below or older.day_or_first() < newer.day_or_first()):
                 continue
             # One common word of the question, such as "locker", may be two people's.
             is_one_subject = (
@@ -316,18 +326,19 @@ def _told_later(
     ]
     ranks = {item.chunk_id: item.is_near for item, _ in groups if item.explanation.vector_rank}
     said.sort(key=_Line.day_or_first, reverse=True)
+    days = [line.day_or_first() for line in said]
     most = Counter[int]()
     for line in said:
         most[line.chunk_id] = max(most[line.chunk_id], len(line.terms))
-    for older in said:
+    for older, day in zip(said, days, strict=True):
         intent, terms = intents[older.chunk_id], len(older.terms)
         if intent is None or older.chunk_id not in first or 2 * terms < len(intent.about):
             continue
         if terms < most[older.chunk_id]:
             continue
         named = older.terms & intent.names if intent.names else older.terms
-        for newer in said:
-            if newer.day_or_first() <= older.day_or_first():
+        for newer, newer_day in zip(said, days, strict=True):
+            if newer_day <= day:
                 break
             if not named & newer.terms or not (named <= newer.terms or named & _subject(newer, intent)):
                 continue

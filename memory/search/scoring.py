@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
+from functools import cache
 from itertools import islice
 
 from nacre.memory.contracts.records import ChunkPlace
@@ -112,8 +113,9 @@ def mix(found: Candidates, facts: QueryFacts) -> Mix:
     """The mix for all candidates, independent of the requested number of results."""
     top = max(found.words.values(), default=0.0)
     rare = rarity(facts.term_counts or (), facts.chunk_count)
+    shares = cache(lambda terms: share(terms, rare))
     first = [found.evidence[at] for at in islice(found.words, EXAMINED) if at in found.evidence]
-    covered = max((share(item.terms, rare) for item in first), default=0.0)
+    covered = max((shares(item.terms) for item in first), default=0.0)
     if facts.is_implied and len(rare) > 1:
         covered = min(1.0, covered / (1 - rare[-1]))
     vectors = _vector_share(covered, facts, words=top > 0) if found.cosines else 0.0
@@ -125,9 +127,9 @@ def mix(found: Candidates, facts: QueryFacts) -> Mix:
         words, item = found.words.get(at, 0.0) / top if top > 0 else 0.0, found.evidence.get(at)
         value = (1 - vectors) * words + vectors * meanings.get(at, 0.0) + _DAY * fits.get(at, 0.0)
         if item:
-            value += _BEST_LINE * best_line_share(item, rare)
+            value += _BEST_LINE * best_line_share(item, shares)
             value += _AS_CODE * sum(map(written.__getitem__, item.code))
-        if item and at in found.answers and _is_answer(item, found.answers[at], rare):
+        if item and at in found.answers and _is_answer(item, found.answers[at], shares):
             value *= _ANSWER
         values[at] = value
     first_two = sorted(values, key=values.__getitem__, reverse=True)[:2]
@@ -180,11 +182,9 @@ def _meaning(found: Candidates) -> dict[int, float]:
     return {at: max(0.0, value - low) / (high - low) if high > low else 1.0 for at, value in values.items()}
 
 
-def _is_answer(item: TextEvidence, said: frozenset[int], rare: Sequence[float]) -> bool:
-    best = best_line_share(item, rare)
-    return bool(item.lines) and all(
-        at in said for at, terms in item.lines.items() if share(terms, rare) >= best
-    )
+def _is_answer(item: TextEvidence, said: frozenset[int], shares: Callable[[frozenset[int]], float]) -> bool:
+    best = best_line_share(item, shares)
+    return bool(item.lines) and all(at in said for at, terms in item.lines.items() if shares(terms) >= best)
 
 
 def _as_code(evidence: Collection[TextEvidence]) -> dict[int, float]:

@@ -10,9 +10,9 @@ import asyncio
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from nacre.memory.contracts.records import Chunk, SearchHit, SearchReport, Superseded, citation
 from nacre.memory.contracts.store import Snapshot, Vector
@@ -185,7 +185,7 @@ def _hits(
             citation=citation(chunk.path, chunk.start_line, chunk.end_line),
             also=tuple(citation(other.path, other.start_line, other.end_line) for other in repeats),
             superseded=marks.get(item.chunk_id, ()),
-            asked=() if has_period else asked_lines(chunk, found.intent),
+            asked=() if has_period else asked_lines(chunk, item.chunk_id, found.intent),
             explain=item.explanation if context.question.explain else None,
         )
 
@@ -202,62 +202,50 @@ def grouped(
     """
     groups: list[tuple[Ranked, _Statements, list[Chunk]]] = []
     for item in ranked:
-        statements = _Statements(chunks[item.chunk_id], finders[item.chunk_id])
-        # A cheap test first: a chunk with this word is needed for a repeat.
-        longest = max(statements.first, key=len)
-        alike = [group for group in groups if longest in group[1].folded] if not statements.quoted else groups
-        better = next((group for group in alike if _repeats(statements, group[1])), None)
+        chunk = chunks[item.chunk_id]
+        statements, quoted = _statements_of(chunk.text), _quoted(chunk.text, finders[item.chunk_id])
+        better = next((group for group in groups if _repeats(statements, quoted, group[1])), None)
         if better is None:
             groups.append((item, statements, []))
         else:
-            better[2].append(statements.chunk)
+            better[2].append(chunk)
     return [(item, tuple(repeats)) for item, _, repeats in groups]
 
 
-class _Statements:
-    """The words of a chunk, one statement per line, computed on demand."""
+class _Statements(NamedTuple):
+    """The words of a text, one statement per line, each between blanks: all of them, those that are not alike
+    by chance, and all in one text."""
 
-    def __init__(self, chunk: Chunk, finder: Finder | None) -> None:
-        self.chunk = chunk
-        self.folded = chunk.text.casefold()
-        self._finder = finder
-
-    @cached_property
-    def all(self) -> list[str]:
-        return list(_statements(self.chunk.text.split("\n")))
-
-    @cached_property
-    def first(self) -> Sequence[str]:
-        return next(_statements(self.chunk.text.split("\n")), "").split(" ")
-
-    @cached_property
-    def words(self) -> str:
-        return "\n".join(f" {words} " for words in self.all)
-
-    @cached_property
-    def significant(self) -> list[str]:
-        return [words for words in self.all if len(words) >= MIN_CHARS // (1 if words.isascii() else 2)]
-
-    @cached_property
-    def quoted(self) -> list[str]:
-        if self._finder is None or ">" not in self.chunk.text:
-            return []
-        lines = self.chunk.text.split("\n")
-        about = [lines[at] for at in self._finder.look(self.chunk.text).lines]
-        about = [line for line in about if not HEADING.match(line)]
-        return list(_statements(about)) if all(line.lstrip().startswith(">") for line in about) else []
+    all: Sequence[str]
+    significant: Sequence[str]
+    words: str
 
 
-def _repeats(statements: _Statements, better: _Statements) -> bool:
-    may_repeat = all(word in better.folded for word in statements.first) and statements.all
-    if may_repeat and all(f" {words} " in better.words for words in statements.all):
+@lru_cache(maxsize=2048)  # the same notes are hits of many questions
+def _statements_of(text: str) -> _Statements:
+    found = [*_statements(text.split("\n"))]
+    significant = [words for words in found if len(words) - 2 >= MIN_CHARS // (1 if words.isascii() else 2)]
+    return _Statements(found, significant, "\n".join(found))
+
+
+def _quoted(text: str, finder: Finder | None) -> Sequence[str]:
+    """The statements about the query, if all of them are quoted."""
+    if finder is None or ">" not in text:
+        return ()
+    lines = text.split("\n")
+    about = [lines[at] for at in finder.look(text).lines]
+    about = [line for line in about if not HEADING.match(line)]
+    return [*_statements(about)] if all(line.lstrip().startswith(">") for line in about) else ()
+
+
+def _repeats(statements: _Statements, quoted: Sequence[str], better: _Statements) -> bool:
+    if statements.all and all(map(better.words.__contains__, statements.all)):
         return True
-    return bool(statements.quoted) and all(
-        f" {words} " in better.words or any(f" {other} " in f" {words} " for other in better.significant)
-        for words in statements.quoted
+    return bool(quoted) and all(
+        words in better.words or any(map(words.__contains__, better.significant)) for words in quoted
     )
 
 
 def _statements(lines: Sequence[str]) -> Iterator[str]:
     bare = (_QUOTED.sub("", line, count=1) for line in lines if not HEADING.match(line))
-    return (words for line in bare if (words := " ".join(_WORD.findall(line.casefold()))))
+    return (f" {words} " for line in bare if (words := " ".join(_WORD.findall(line.casefold()))))

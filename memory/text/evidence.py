@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -96,7 +96,8 @@ class Finder:
     def _look(self, folded: str) -> TextEvidence:
         lines: dict[int, int] = {}
         for number, (term, longest_ending) in enumerate(self._searched):
-            _add_lines(lines, 1 << number, term, longest_ending, folded)
+            if term in folded:
+                _add_lines(lines, 1 << number, term, longest_ending, folded)
         for word, longest_ending in self._for_last if lines else ():
             _add_lines(lines, 1 << (len(self.terms) - 1), word, longest_ending, folded)
         is_exact = any(name.stands_in(folded) for name in self._names) if self._names else False
@@ -240,6 +241,6 @@ def share(terms: Iterable[int], weights: Sequence[float]) -> float:
     return sum(map(weights.__getitem__, terms))
 
 
-def best_line_share(evidence: TextEvidence, weights: Sequence[float]) -> float:
-    """The highest share of the query on one line."""
-    return max((share(line, weights) for line in {*evidence.lines.values()}), default=0.0)
+def best_line_share(evidence: TextEvidence, shares: Callable[[frozenset[int]], float]) -> float:
+    """The highest share of the query on one line; `shares` gives that of terms, of which there are few."""
+    return max(map(shares, evidence.lines.values()), default=0.0)

@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
-from itertools import chain
 from typing import Literal, NamedTuple
 
 from nacre.memory.text.evidence import fold
@@ -75,8 +74,10 @@ def lines_of_assistants(texts: Mapping[int, str], paths: Callable[[], Mapping[in
     texts. A text of it without any label is part of a long answer; what stands before the first label is said
     by whoever does not speak next. `paths` gives the files of the texts; it is called if an assistant speaks.
     """
-    labels = {at: _labels(text) for at, text in texts.items()}
-    spoken = Counter(chain.from_iterable(found.values() for found in labels.values()))
+    said = {at: _said(text) for at, text in texts.items()}
+    spoken = Counter[_Who]()
+    for counts in said.values():
+        spoken.update(counts)
     assistants = {form for form, _, role in spoken if role == "assistant"}
     people = {
         (form, name)
@@ -94,15 +95,11 @@ def lines_of_assistants(texts: Mapping[int, str], paths: Callable[[], Mapping[in
         if form in forms and (role or (form, name) in people)
     }
     roles = {
-        at: {line: said_by[who] for line, who in found.items() if who in said_by}
-        for at, found in labels.items()
+        at: frozenset([(who, said_by[who]) for who in counts if who in said_by])
+        for at, counts in said.items()
     }
-    transcripts = {files[at] for at, found in roles.items() if "assistant" in found.values()}
-    return {
-        at: _answered(found, texts[at].count("\n") + 1)
-        for at, found in roles.items()
-        if files[at] in transcripts
-    }
+    transcripts = {files[at] for at, found in roles.items() if "assistant" in [role for _, role in found]}
+    return {at: _answered(texts[at], found) for at, found in roles.items() if files[at] in transcripts}
 
 
 @lru_cache(maxsize=2048)  # the same notes are candidates of many questions
@@ -111,12 +108,20 @@ def _labels(text: str) -> Mapping[int, _Who]:
     return {at: label[:3] for at, label in enumerate(labels) if label is not None}
 
 
-def _answered(roles: Mapping[int, Role], line_count: int) -> frozenset[int]:
+@lru_cache(maxsize=2048)  # the same notes are candidates of many questions
+def _said(text: str) -> Mapping[_Who, int]:
+    return Counter(_labels(text).values())
+
+
+@lru_cache(maxsize=2048)  # the same notes are candidates of many questions
+def _answered(text: str, said_by: frozenset[tuple[_Who, Role]]) -> frozenset[int]:
+    known = dict(said_by)
+    roles = {line: known[who] for line, who in _labels(text).items() if who in known}
     first = next(iter(roles.values()), "")
     speaker: Role = "person" if first == "assistant" else "assistant"
     found: list[int] = []
     start = 0
-    for at, role in (*roles.items(), (line_count, speaker)):
+    for at, role in (*roles.items(), (text.count("\n") + 1, speaker)):
         if speaker == "assistant":
             found += range(start, at)
         speaker, start = role, at

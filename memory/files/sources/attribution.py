@@ -132,11 +132,12 @@ async def _with_current(
 ) -> list[_Shown]:
     """The hits with the lines that hold now before those that they replaced.
 
-    Who asks for a value finds the line with it, whatever holds now.
+    Who asks for a value finds the note with it, whatever holds now.
     """
     found, followed = list(shown), set[str]()
     for old, line, words in [(each, *asked) for each in shown for asked in each.asked()]:
-        mark = stored.current(line_key(line))
+        note_mark = stored.current(line_key(line))
+        mark = note_mark or stored.retired(stored.sources(old.hit.path, [line])[0], line)
         if mark is None or mark.by_key in followed or len(followed) == MOST_FOLLOWED:
             continue
         followed.add(mark.by_key)
@@ -147,7 +148,7 @@ async def _with_current(
             source = stored.sources(now.hit.path, now.lines)[0] if now is not None else None
             if now is None or source is None or not may_see(listeners, source.audience):
                 continue
-            if not _has_words(now.hit.snippet, words):
+            if not _is_about(now.hit.snippet, words, is_of_message=note_mark is None):
                 continue
         elif found.index(now) <= found.index(old):
             continue
@@ -157,10 +158,13 @@ async def _with_current(
     return found
 
 
-def _has_words(line: str, words: Sequence[str]) -> bool:
+def _is_about(line: str, words: Sequence[str], *, is_of_message: bool) -> bool:
+    """Whether a note has these words; of a message, which says it in its own words, one name is enough."""
     from nacre.memory.text.claims import claim_of
 
-    return len(claim_of(line).having(words, denied=False)) == len(words)
+    if is_of_message:  # words with a capital letter, and all where letters have no case
+        line = " ".join(word for word in line.split() if word != word.lower() or word == word.upper())
+    return len(claim_of(line).having(words, denied=False)) >= (1 if is_of_message else len(words))
 
 
 async def _line_of(mark: Mark, old: SearchHit, sources: Sources, notes: LineReader) -> _Shown | None:
@@ -190,13 +194,18 @@ def _marked(
     marks, asked = {old.line: old for old in hit.superseded}, dict(hit.asked)
     for number, (line, source) in enumerate(zip(lines, found, strict=True), hit.start_line):
         mark = stored.last.get(line_key(line))
-        if mark is None and number in asked and source is not None and source.said_by == ("owner",):
+        if mark is None and number in asked:
             mark = stored.retired(source, line)
         if mark is not None and mark.kind == "superseded":
             marks.setdefault(number, Superseded(line=number, by=mark.by_path))
         elif mark is not None and number in marks and _is_before(marks[number].by, mark.at):
             del marks[number]  # it has been so again since
-    return replace(hit, superseded=tuple(marks[number] for number in sorted(marks)))
+    return _with_marks(hit, marks)
+
+
+def _with_marks(hit: SearchHit, marks: Mapping[int, Superseded]) -> SearchHit:
+    found = tuple(marks[number] for number in sorted(marks))
+    return hit if found == hit.superseded else replace(hit, superseded=found)
 
 
 def _is_before(place: str, at: str) -> bool:
@@ -233,7 +242,7 @@ def _with_marked_copies(hits: Sequence[SearchHit]) -> list[SearchHit]:
     "Ada lives in Kiel" is a copy of "Ada's city: Kiel" if a hit has "Ada's city: Graz" without a mark.
     """
     from nacre.memory.text.chunker import day_in_path
-    from nacre.memory.text.claims import Claim, addresses
+    from nacre.memory.text.claims import addresses, claim_of
 
     marks: dict[str, dict[int, Superseded]] = {
         hit.citation: {old.line: old for old in hit.superseded} for hit in hits
@@ -262,15 +271,11 @@ def _with_marked_copies(hits: Sequence[SearchHit]) -> list[SearchHit]:
     for hit, number, text in lines if changes else ():
         told, folded = day_in_path(hit.path), text.casefold()
         later = [change for change in changes if told and told <= change[3] and change[0] in folded]
-        stems = Claim(text).stems.keys() if later else frozenset()
+        stems = claim_of(text).stems.keys() if later else frozenset()
         for _, was, now, _, mark in later:
             if was <= stems and not now & stems:
                 marks[hit.citation].setdefault(number, replace(mark, line=number))
-    return [
-        replace(hit, superseded=tuple(found[line] for line in sorted(found)))
-        for hit in hits
-        for found in (marks[hit.citation],)
-    ]
+    return [_with_marks(hit, marks[hit.citation]) for hit in hits]
 
 
 def _numbered(hit: SearchHit) -> list[tuple[SearchHit, int, str]]:

@@ -136,9 +136,9 @@ def passages(sources: Sequence[Source | None], *, start_line: int) -> tuple[Sour
 
 def stems_of(text: str) -> frozenset[str]:
     """The stems of the significant words of a text."""
-    from nacre.memory.text.claims import Claim  # slow, and only a flush needs it
+    from nacre.memory.text.claims import claim_of  # slow, and only a flush or a search needs it
 
-    return frozenset(Claim(text).stems)
+    return frozenset(claim_of(text).stems)
 
 
 def restated(line: str, said: Sequence[tuple[str, frozenset[str]]], heard: str) -> int | None:

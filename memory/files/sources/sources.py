@@ -340,12 +340,12 @@ class Stored(NamedTuple):
             found, key = mark, mark.by_key
         return found
 
-    def retired(self, source: Source, text: str) -> Mark | None:
+    def retired(self, source: Source | None, text: str) -> Mark | None:
         """What replaced all values in `text` that a session noted besides this line of its conversation.
 
-        `source` is that of the line.
+        `source` is that of the line; nothing replaces what others said.
         """
-        session = source.session_id
+        session = source.session_id if source is not None and source.said_by == ("owner",) else ""
         said = (
             [value for lines in self.known for value in lines.by_session.get(session, ())] if session else []
         )
@@ -357,7 +357,7 @@ class Stored(NamedTuple):
 def _told(known: _Known, key: str) -> tuple[list[_Told], bool]:
     """Who said a line, the latest month first, and whether the owner wrote or accepted it."""
     found = [told for month in reversed(known) if (told := month.by_key.get(key))]
-    return found, any(told.is_accepted for told in found)
+    return found, bool(found) and any(told.is_accepted for told in found)
 
 
 def _is_others(known: _Known, key: str) -> bool:

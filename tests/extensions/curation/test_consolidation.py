@@ -365,7 +365,10 @@ NEW_BOAT = (
 )
 
 
-async def test_a_page_that_the_log_names_is_shown_and_its_old_value_is_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("said", [ANNA["says"], "- Anna's boat: Nautilus"])
+async def test_a_page_that_the_log_names_is_shown_and_its_old_value_is_replaced(
+    tmp_path: Path, said: str
+) -> None:
     """In place, with the places of both values; what nothing covers stays, and other pages are not sent."""
     key = f"- Anna's key is sk-proj-{'Zq4Tn8Wv2Kx7Rb5M' * 3}\n"
     pages = {
@@ -373,8 +376,9 @@ async def test_a_page_that_the_log_names_is_shown_and_its_old_value_is_replaced(
         "memory/ben.md": "# Ben\n\n- Ben sings.\n",
         "memory/keys-of-anna.md": key,
     }
-    config = _config(tmp_path, **SAILS, **pages)
-    model = ScriptedModel(says(_answer(*NEW_BOAT), purpose="tidy"))
+    config = _config(tmp_path, **{LOG: f"{said}\n- Ran at dawn.\n"}, **pages)
+    answer = _answer(*NEW_BOAT).replace(ANNA["says"], said)
+    model = ScriptedModel(says(answer, purpose="tidy"))
 
     assert await _idle(config, model) == ("memory/anna.md",)
 

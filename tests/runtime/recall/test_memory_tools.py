@@ -304,16 +304,17 @@ async def test_a_line_that_the_owner_replaced_is_marked_wherever_it_is_found(tmp
 
 
 async def _found(tmp_path: Path, query: str, *noted: tuple[str, str, Literal["owner", "tool"]]) -> Any:
-    """The results for a memory of such lines: each with its day and who said it."""
+    """The results for a memory of such lines: each with its note, whose day is a session, and who said it."""
     notes = FolderWorkspace(workspace(tmp_path, {}), lock_dir=tmp_path / "locks")
     sources = Sources(notes)
-    for day, line, who in noted:
-        source = Source(written_by="flush", audience=PRIVATE, said_by=(who,), at=f"{day}T10:00:00+00:00")
+    for name, line, who in noted:
+        at, session = f"{name[:10]}T10:00:00+00:00", name[:10]
+        source = Source(written_by="flush", audience=PRIVATE, said_by=(who,), at=at, session_id=session)
 
         async def begin(source: Source = source) -> SourceOf:
             return lambda _line: source
 
-        await SourcedWorkspace(notes, sources, begin).append(f"memory/{day}.md", line)
+        await SourcedWorkspace(notes, sources, begin).append(f"memory/{name}.md", line)
     engine = await open_engine(tmp_path)
     await engine.sync(reason="cli")
     toolbox = Toolbox(memory_tools(engine, sources, cites=False), now_ms=lambda: 0)
@@ -380,6 +381,25 @@ async def test_the_sixth_city_of_a_friend_is_found_by_the_mark_of_the_fifth(tmp_
     assert len(cities) > 1
     assert all(is_marked for _, is_marked in cities[1:])
     assert len(hits) == 6
+
+
+def _six_messages() -> list[tuple[str, str, Literal["owner", "tool"]]]:
+    """The same in notes without the word of the question, which the messages of all but the last have."""
+    notes = [(name, line.partition("\n")[0], who) for name, line, who in _six_cities()]
+    said = [
+        (f"{2026 + at}-07-10-talk", f"> User: Anna lives in {city} now.") for at, city in enumerate(CITIES)
+    ]
+    return [*notes, *((name, line, "owner") for name, line in said[:-1])]  # type: ignore[list-item]
+
+
+async def test_a_message_of_an_old_value_leads_to_the_note_that_holds_now(tmp_path: Path) -> None:
+    """The note says it in other words than the message and the question."""
+    hits = await _found(tmp_path, "Where does Anna live?", *_six_messages())
+    cities = [(city, "superseded" in hit) for hit in hits for city in CITIES if city in hit["snippet"]]
+
+    assert cities[0] == ("Padua", False)
+    assert len(cities) > 1
+    assert all(is_marked for _, is_marked in cities[1:])
 
 
 @pytest.mark.parametrize("query", ["Where did Anna live before?", "Lyon", "Does Anna live in Lyon?"])
