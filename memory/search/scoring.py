@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
+from functools import cache
 from itertools import islice
 
 from nacre.memory.contracts.records import ChunkPlace
@@ -120,12 +121,13 @@ def mix(found: Candidates, facts: QueryFacts) -> Mix:
     meanings = _meaning(found)
     fits = {at: closeness(place.date, facts.days) for at, place in found.places.items()} if facts.days else {}
     written = _as_code(found.evidence.values())
+    line_share = cache(lambda terms: share(terms, rare))  # many lines have the same terms
     values: dict[int, float] = {}
     for at in found.ids:
         words, item = found.words.get(at, 0.0) / top if top > 0 else 0.0, found.evidence.get(at)
         value = (1 - vectors) * words + vectors * meanings.get(at, 0.0) + _DAY * fits.get(at, 0.0)
         if item:
-            value += _BEST_LINE * best_line_share(item, rare)
+            value += _BEST_LINE * max(map(line_share, item.lines.values()), default=0.0)
             value += _AS_CODE * sum(map(written.__getitem__, item.code))
         if item and at in found.answers and _is_answer(item, found.answers[at], rare):
             value *= _ANSWER
