@@ -35,6 +35,13 @@ from nacre.record import Record
 LINES = 2
 """How many lines of a hit are compared: those with most terms of the question, at least half."""
 
+_LAG = 0.9
+"""By how much less a newer hit may be related to the question if one word beside the name is in both; four
+times as much for two words."""
+
+_OWNED = ("'", "’s")
+"""The ends of stems such as "Olek's": his coffee is no coffee with Olek."""
+
 HitGroup = tuple[Ranked, Sequence[Chunk]]
 """A hit, and the chunks that only repeat it."""
 
@@ -109,8 +116,10 @@ class _Line(Record):
         words = (word for claim in claims for word in claim.stems)
         return frozenset(stem(word) for word in words)
 
-    def is_alike(self, other: _Line) -> bool:
-        return len(self.stems & other.stems) > 1
+    def shared_words(self, other: _Line) -> int:
+        """How many words both lines have beside one, in any form: they begin alike."""
+        pairs = [(one, two) for one in self.stems for two in other.stems if _is_one_word(one, two)]
+        return min(len({one for one, _ in pairs}), len({two for _, two in pairs})) - 1
 
     @cached_property
     def above(self) -> frozenset[str]:
@@ -314,8 +323,8 @@ def _told_later(
     intents: Mapping[int, Intent | None],
     first: Collection[int],
 ) -> Iterator[_Pair]:
-    # What was told later of the same person, in two of the same words, is so now; who tells of a change may
-    # use other words. Without a name in the question, both lines begin alike and have as much of it. What
+    # What was told later of the same person, with another word of it, is so now if it answers the question
+    # about as well; who tells of a change may use other words. Without a name, both lines begin alike. What
     # people say in a conversation is often true more than once; the note of a session quotes the owner.
     said = [
         line
@@ -324,7 +333,7 @@ def _told_later(
         for line in _said(chunks[item.chunk_id], item.chunk_id, intent)
         if line.terms & (intent.names or line.terms) and line.claim.is_short and not _is_among_several(line)
     ]
-    ranks = {item.chunk_id: item.is_near for item, _ in groups if item.explanation.vector_rank}
+    related = {item.chunk_id: item.related for item, _ in groups}
     said.sort(key=_Line.day_or_first, reverse=True)
     days = [line.day_or_first() for line in said]
     most = Counter[int]()
@@ -346,14 +355,19 @@ def _told_later(
                 continue
             if newer.claim.stems == older.claim.stems:
                 continue
-            tells = newer.claim.is_change
-            if ranks.get(newer.chunk_id) and ranks.get(older.chunk_id):
-                if (tells and not older.claim.is_change) or newer.is_alike(older):
-                    yield newer, older
-                continue
-            is_enough = tells or not (ranks and intent.names)
-            if is_enough and _are_about_one_matter(newer, older) and newer.is_alike(older):
+            words, tells = newer.shared_words(older), newer.claim.is_change and not older.claim.is_change
+            now, before = related[newer.chunk_id], related[older.chunk_id]
+            if now is None or before is None:
+                is_enough = words > 0 and _are_about_one_matter(newer, older)
+            else:
+                is_enough = words + tells > 0 and before - now < _LAG * (words + 2 * tells) ** 2
+            if is_enough:
                 yield newer, older
+
+
+def _is_one_word(one: str, other: str) -> bool:
+    half = max(4, -(-max(len(one), len(other)) // 2))
+    return one[:half] == other[:half] and one.endswith(_OWNED) is other.endswith(_OWNED)
 
 
 def _subject(line: _Line, intent: Intent) -> frozenset[int]:

@@ -141,10 +141,11 @@ def is_chat(text: str, at: int) -> bool:
 
 @cache
 def _answering() -> re.Pattern[str]:
-    # A literal at the beginning makes a search several times as fast.
+    # A literal at the beginning makes a search several times as fast, and so do the first letters.
     names = sorted(map(re.escape, claim_words("said by an assistant")), key=len, reverse=True)
+    first = "".join({name[0] for name in names})
     moment = r"(?:\d[\d:.,/TZ -]*(?:[ap]m)?[^\w\n]*)?"
-    return re.compile(rf"\n[^\w\n]*{moment}(?:{'|'.join(names)})(?!\w)", re.IGNORECASE)
+    return re.compile(rf"\n[^\w\n]*{moment}(?=[{first}])(?:{'|'.join(names)})(?!\w)", re.IGNORECASE)
 
 
 @cache

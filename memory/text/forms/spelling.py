@@ -183,7 +183,7 @@ _SAYS_NOTHING = frozenset(
 
 def emoji_in(text: str) -> list[str]:
     """The emoji of a text in order, without modifiers."""
-    return _EMOJI.findall(text) if _BEYOND.search(text) else []
+    return _EMOJI.findall(text) if not text.isascii() and _BEYOND.search(text) else []
 
 
 def is_emoji(term: str) -> bool:
