@@ -86,7 +86,7 @@ _SECTIONS = frozenset(("facts", "preferences", "decisions", "people", "lessons",
 _OWN_HEADING = re.compile("notes (?:of the conversation|from )|noted (?:at |by a program)|asked to remember")
 """The beginnings of the headings that Nacre writes into logs."""
 _OWNER = frozenset(("user", "owner"))
-QUESTION_MARKS = ("?", "\uff1f")
+QUESTION_MARKS = ("?", "\uff1f", "\u061f")
 _INDEFINITE = frozenset(("a", "an", "ein", "eine", "einen", "un", "une", "una", "uno"))
 _AT = frozenset(
     (

@@ -345,6 +345,14 @@ async def test_what_was_told_later_in_the_same_words_comes_first(
     assert not any(superseded(report).values())
 
 
+async def test_a_question_may_end_with_the_arabic_mark(tmp_path: Path) -> None:
+    """What was told later comes first, as for other question marks."""
+    notes = {OLDER: "- سلمى تعمل في مكتبة الجامعة.\n", NEWER: "- سلمى تعمل في البلدية.\n"}
+    report = await search(tmp_path, "أين تعمل سلمى في الجامعة؟", embedder=WordEmbedder(), **notes)
+
+    assert report.hits[0].path == f"memory/{NEWER}.md"
+
+
 async def test_what_is_told_twice_corrects_nothing(tmp_path: Path) -> None:
     """The line of an older hit that is compared is the one with most of the question."""
     older = "- Ada asked for the recipe of the soup.\n- Ada learns the cello on Tuesdays.\n"
