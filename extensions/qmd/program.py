@@ -178,8 +178,17 @@ def _kill(process: asyncio.subprocess.Process) -> None:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    # Does not wait for a process that has left the group and holds the pipes.
     _kill(process)
+    ending = asyncio.create_task(_ended(process))
+    try:
+        await asyncio.shield(ending)
+    except asyncio.CancelledError:  # a search cancels the other questions when one has failed
+        await asyncio.wait([ending])
+        raise
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    # Does not wait for a process that has left the group and holds the pipes.
     with suppress(TimeoutError):
         async with asyncio.timeout(_END_SECONDS):
             await asyncio.gather(_read(process, process.stdout), _read(process, process.stderr))
