@@ -167,6 +167,8 @@ class LineBridge(Bridge):
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._asked = 0
         self._is_stopped = False
+        self.handed_over = 0
+        """How many messages the gateway has taken and put into their queues or turns."""
 
     async def start(self, inbox: Inbox) -> None:
         """Listens behind the cursor; each message is taken before the next one is read."""
@@ -181,6 +183,7 @@ class LineBridge(Bridge):
             inbox.connected()
             while (message := await said.get()) is not None:
                 await inbox.receive(self._inbound(message), cursor=str(message["n"]))
+                self.handed_over += 1
             await reading
             if not self._is_stopped:
                 raise ConnectionError("the server hung up")

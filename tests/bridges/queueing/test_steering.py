@@ -48,9 +48,15 @@ def steering(mode: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def steered(
-    state: Path, model: ChatModel, server: LineServer, bell: Bell, mode: str = "steer", ids: str = ""
+    state: Path,
+    model: ChatModel,
+    server: LineServer,
+    bell: Bell,
+    mode: str = "steer",
+    ids: str = "",
+    bridge: LineBridge | None = None,
 ) -> AsyncIterator[Gateway]:
-    """A gateway whose agent has a bell to ring."""
+    """A gateway whose agent has a bell to ring, and its bridge."""
     write_settings(state, steering(mode))
 
     @tool(chats=("private", "direct", "group"))
@@ -64,7 +70,7 @@ async def steered(
     ) as agent:  # fmt: skip
         opening = Gateway.open(
             agent,
-            [LineBridge(server.port)],
+            [bridge or LineBridge(server.port)],
             state_dir=state,
             now=Clock(START),
             new_id=CountingIds(f"ledger-{ids}"),
@@ -93,10 +99,10 @@ async def joining(state: Path, count: int = 1) -> None:
             await asyncio.to_thread(lambda: None)
 
 
-async def waiting(state: Path, count: int) -> None:
-    """Waits until so many messages wait."""
+async def handed_over(bridge: LineBridge, count: int) -> None:
+    """Waits until the gateway has put so many messages where they belong."""
     async with asyncio.timeout(60):
-        while len(ledger_rows(state, "SELECT 1 FROM inbound WHERE state = 'waiting'")) < count:
+        while bridge.handed_over < count:
             await asyncio.to_thread(lambda: None)
 
 
@@ -143,11 +149,12 @@ async def test_nobody_speaks_into_the_turn_of_somebody_else(tmp_path: Path) -> N
     """A guest's words in the owner's turn would have the owner's rights: they wait."""
     bell, model = Bell(), ScriptedModel(calls(("ring", {})), says("for Nora"), says("for Ann"))
     with LineServer() as server:
-        async with steered(tmp_path, model, server, bell) as gateway:
+        bridge = LineBridge(server.port)
+        async with steered(tmp_path, model, server, bell, bridge=bridge) as gateway:
             server.say("one", sender="nora", chat_kind="group", is_mentioned=True)
             await bell.rung.wait()
             server.say("two", sender="ann", chat_kind="group", is_mentioned=True)
-            await waiting(tmp_path, 1)
+            await handed_over(bridge, 2)
             bell.go.set()
             await server.until(lambda at: len(at.sent) == 2)
             await idle(gateway)
@@ -160,11 +167,12 @@ async def test_a_backlog_is_said_into_the_turn_and_answered_behind_it(tmp_path: 
     """`steer-backlog`: the model reads it at once, and it has a turn of its own."""
     bell, model = Bell(), ScriptedModel(calls(("ring", {})), says("first"), says("second"))
     with LineServer() as server:
-        async with steered(tmp_path, model, server, bell, "steer-backlog") as gateway:
+        bridge = LineBridge(server.port)
+        async with steered(tmp_path, model, server, bell, "steer-backlog", bridge=bridge) as gateway:
             server.say("one", sender="nora")
             await bell.rung.wait()
             server.say("two", sender="nora")
-            await waiting(tmp_path, 1)
+            await handed_over(bridge, 2)
             bell.go.set()
             await server.until(lambda at: len(at.sent) == 2)
             await idle(gateway)
