@@ -117,9 +117,10 @@ class _Line(Record):
         return frozenset(stem(word) for word in words)
 
     def shared_words(self, other: _Line) -> int:
-        """How many words both lines have beside one, in any form: they begin alike."""
-        pairs = [(one, two) for one in self.stems for two in other.stems if _is_one_word(one, two)]
-        return min(len({one for one, _ in pairs}), len({two for _, two in pairs})) - 1
+        """How many words both lines have, in any form, without the headings above."""
+        mine, its = ({stem(word) for word in line.claim.stems} for line in (self, other))
+        pairs = [(one, two) for one in mine for two in its if _is_one_word(one, two)]
+        return min(len({one for one, _ in pairs}), len({two for _, two in pairs}))
 
     @cached_property
     def above(self) -> frozenset[str]:
@@ -355,7 +356,9 @@ def _told_later(
                 continue
             if newer.claim.stems == older.claim.stems:
                 continue
-            words, tells = newer.shared_words(older), newer.claim.is_change and not older.claim.is_change
+            # One of the words is the name, or without a name the one that both begin with.
+            words = newer.shared_words(older) - bool(newer.own & older.own & named)
+            tells = newer.claim.is_change and not older.claim.is_change
             now, before = related[newer.chunk_id], related[older.chunk_id]
             if now is None or before is None:
                 is_enough = words > 0 and _are_about_one_matter(newer, older)

@@ -353,6 +353,22 @@ async def test_a_question_may_end_with_the_arabic_mark(tmp_path: Path) -> None:
     assert report.hits[0].path == f"memory/{NEWER}.md"
 
 
+async def test_later_talk_about_the_same_person_replaces_nothing(tmp_path: Path) -> None:
+    """The name, and the heading that the notes of all sessions have, are no words in common."""
+    said = {
+        OLDER: "Remember that Anahit is allergic to wool.",
+        NEWER: "Went swimming with Anahit, forty lanes.",
+        "2026-05-01": "Had coffee with Anahit, the milk was sour.",
+    }
+    notes = {
+        day: f"# Session: {day} 09:20:00 UTC\n\n## Conversation Summary\n\n> User: {text}\n"
+        for day, text in said.items()
+    }
+    report = await search(tmp_path, "What is Anahit allergic to?", embedder=WordEmbedder(), **notes)
+
+    assert report.hits[0].path == f"memory/{OLDER}.md"
+
+
 async def test_what_is_told_twice_corrects_nothing(tmp_path: Path) -> None:
     """The line of an older hit that is compared is the one with most of the question."""
     older = "- Ada asked for the recipe of the soup.\n- Ada learns the cello on Tuesdays.\n"
