@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -32,14 +33,25 @@ def settings(provider: ProviderServer, chats: int) -> dict[str, Any]:
 
 @asynccontextmanager
 async def gateway(
-    state_dir: Path, url: str, port: int, *, shares: Mapping[str, int] | None = None, runs_here: bool = False
+    state_dir: Path,
+    url: str,
+    port: int,
+    *,
+    shares: Mapping[str, int] | None = None,
+    runs_here: bool = False,
+    hears: bool = False,
 ) -> AsyncIterator[Gateway]:
-    """An open gateway that leaves its turns to workers; it may share accounts, each with a port."""
+    """An open gateway that leaves its turns to workers; it may share accounts, each with a port.
+
+    With `hears`, it already listens for what workers say of running turns.
+    """
     environment = {"HOME": str(state_dir), "NACRE_DATABASE_URL": url}
     config = load_config(environment, state_dir=state_dir)
     now = system_clock(None)
     agent = await Agent.open(state_dir=state_dir, environment=environment, watch=False)
     async with agent, handed_over(config, runs_here=runs_here) as runner:
+        while hears and not runner._process.stream:
+            await asyncio.to_thread(lambda: None)
         agents = BoundAgents([agent], agent.settings)
         bridges = [LineBridge(port)] if shares is None else list(map(_bridge(shares), shares))
         opening = Gateway.open(

@@ -175,7 +175,7 @@ async def test_a_draft_grows_while_a_worker_answers(tmp_path: Path, database_url
         write_settings(tmp_path, settings(provider, 1))
         worker = started(tmp_path, database_url)
         try:
-            async with gateway(tmp_path, database_url, server.port):
+            async with gateway(tmp_path, database_url, server.port, hears=True):
                 server.say("what do I know?", chat="n", sender="nora")
                 await server.until(lambda server: server.shown("n") == [LOOKING])
                 shown.set()
