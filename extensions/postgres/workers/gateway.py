@@ -36,6 +36,8 @@ POLL_SECONDS = 0.2
 """How often outcomes are queried for where notifications do not arrive."""
 LOOK_SECONDS = 5.0
 """How often they are queried for where notifications arrive: one may be lost with its connection."""
+OLDER_SECONDS = 1.0
+"""The same while a turn is awaited for which another program asked: its end is said to that program alone."""
 GATHER_SECONDS = 0.01
 """How long a notification waits for others, so that one query answers several."""
 PAUSE_SECONDS = 2.0
@@ -55,6 +57,8 @@ class _Awaited:
         self.found = asyncio.Queue[Event | Outcome]()
         self.asked: set[str] = set()
         self.stream = HeardStream()
+        self.is_older = False
+        """Whether another program may have asked for the turn."""
 
 
 class HandedOver:
@@ -144,6 +148,7 @@ class HandedOver:
             is_new = self._asked.pop(key, None)
             if is_new is None:
                 is_new = (await _accepted(lambda: self._rows.ask(*session, inbound), "a turn")).is_new
+            awaited.is_older = not is_new
             if not is_new or not self._notifications.is_listening:  # it may be over
                 self._look_at(key)
             while not isinstance(found := await self._next(agent.id, awaited, is_clients), Outcome):
@@ -239,6 +244,8 @@ class HandedOver:
     async def _look(self) -> None:
         while True:
             seconds = LOOK_SECONDS if self._notifications.is_listening else POLL_SECONDS
+            if any(each.is_older for each in self._awaited.values()):
+                seconds = min(seconds, OLDER_SECONDS)
             try:
                 async with asyncio.timeout(seconds if self._awaited else None):
                     await self._changed.wait()
