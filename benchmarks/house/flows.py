@@ -125,13 +125,13 @@ class ScriptedModel:
 ANSWERS = {"flush": "NO_REPLY", "compaction": "## Goal\n\nBees.\n\n## Done\n\nThe queen was seen on Friday."}
 
 
-def _said(text: str, session: str = "main") -> Inbound:
-    return Inbound(text=text, chat_kind="direct", is_owner=True, session_key=f"agent:main:cron:{session}")
+def _said(text: str) -> Inbound:
+    return Inbound(text=text, chat_kind="direct", is_owner=True, session_key="agent:main:cron:here")
 
 
 @dataclass(frozen=True)
 class Flow:
-    """What is said before, what is said while it is counted, and why the model is asked meanwhile."""
+    """The messages before a flow, the message that is counted, and the purposes of its requests."""
 
     before: tuple[str, ...]
     text: str
@@ -140,10 +140,10 @@ class Flow:
     async def run(self, agent: Agent, model: ScriptedModel) -> Walk:
         """Counts it. Raises `RuntimeError` when it did something else than its name says."""
         for words in self.before:
-            await agent.respond(_said(words, "here"))
+            await agent.respond(_said(words))
         model.purposes.clear()
         with walked() as walk:
-            await agent.respond(_said(self.text, "here"))
+            await agent.respond(_said(self.text))
         if tuple(model.purposes) != self.purposes:
             raise RuntimeError(
                 f"{self.text[:40]!r} asked the model for {model.purposes}, not for {self.purposes}."

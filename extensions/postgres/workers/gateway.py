@@ -58,7 +58,7 @@ class _Awaited:
         self.asked: set[str] = set()
         self.stream = HeardStream()
         self.is_older = False
-        """Whether another program may have asked for the turn."""
+        """Whether another program may have asked for this turn."""
 
 
 class HandedOver:

@@ -85,7 +85,7 @@ UPDATE turns SET state = 'waiting', tries = tries - %(uncounted)s, process = NUL
 WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s AND state = 'running'
 """
 OWN_CHANNEL: LiteralString = "nacre_ended_"
-"""What the channel of a gateway begins with that hears there that its turns have ended."""
+"""The prefix of the channels on which gateways hear that their own turns have ended."""
 FINISH: LiteralString = f"""{_LEFT}, counted AS ({_COUNT}
     FROM turns WHERE quota.agent = %(agent)s AND turns.agent = %(agent)s AND id = %(id)s
         AND turns.fence = %(fence)s AND state = 'running'
