@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +35,7 @@ from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.hooks.hooks import around_delivery
 from nacre.runtime.ledger.file_ledger import ledger_file
 from nacre.runtime.ledger.ledger import Ledger, LedgerPlace, SharedLedgerPlace
-from nacre.runtime.ledger.records import Along, OutboundPart, sendable
+from nacre.runtime.ledger.records import Along, OutboundPart, Received, sendable
 from nacre.runtime.ledger.tables import LedgerTables
 from nacre.runtime.settings.config import USER_PREFIX
 from nacre.sessions.contracts.errors import SessionError
@@ -94,7 +94,9 @@ class Gateway:
             bridge_elsewhere=lambda chat: self.sharing.unstarted((chat.channel, chat.account)),
             sleep=sleep,
         )
-        self._receiving: set[asyncio.Task[None]] = set()
+        self._taking: set[asyncio.Task[None]] = set()
+        self._may_take = asyncio.Event()
+        self._may_take.set()
         self.sharing = Sharing(
             ledger,
             self.connections,
@@ -215,9 +217,7 @@ class Gateway:
             JobChanged: `along` no longer applies. Nothing is written.
         """
         key = self._agent(inbound, agent_id).session_key(inbound)
-        received = await self._ledger.receive(inbound, key, agent_id=agent_id, along=along)
-        if received is not None:
-            self.dispatcher.take(received)
+        await self._take(key, lambda: self._ledger.receive(inbound, key, agent_id=agent_id, along=along))
 
     async def tell(self, asker: Inbound, text: str, *, along: Along) -> None:
         """Sends a text to the chat of `asker`. When this returns, it is in the outbox and `along` is
@@ -238,8 +238,8 @@ class Gateway:
         if not await self.connections.flush(FLUSH_SECONDS):
             log.info("not everything was sent; the next start sends the rest")
         await self.connections.stop_bridges()
-        if self._receiving:  # a ledger that is away would be waited for
-            _, left = await asyncio.wait(self._receiving, timeout=FLUSH_SECONDS)
+        if self._taking:  # a ledger that is away would be waited for
+            _, left = await asyncio.wait(self._taking, timeout=FLUSH_SECONDS)
             for task in left:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
@@ -255,6 +255,15 @@ class Gateway:
 
     async def _resume(self) -> None:
         await self._choices.load()
+        self._may_take.clear()  # what is stored while the ledger is read would be taken twice
+        try:
+            if self._taking:
+                await asyncio.wait(self._taking)
+            await self._take_open()
+        finally:
+            self._may_take.set()
+
+    async def _take_open(self) -> None:
         known = set(self.dispatcher.queues.numbers())
         for received in await self._ledger.open_messages():
             # A message whose bridge is missing waits until that is added.
@@ -275,17 +284,7 @@ class Gateway:
             self.dispatcher.take(received)
 
     async def _receive(self, inbound: Inbound, cursor: str) -> None:
-        """Takes a message from a bridge. When this returns, a message that will be answered is on disk.
-
-        If the bridge is cancelled meanwhile, the message is still taken completely. Otherwise it could be on
-        disk without being in a queue.
-        """
-        receiving = asyncio.create_task(self._store_and_take(inbound, cursor))
-        self._receiving.add(receiving)
-        receiving.add_done_callback(self._receiving.discard)
-        await asyncio.shield(receiving)
-
-    async def _store_and_take(self, inbound: Inbound, cursor: str) -> None:
+        """Takes a message from a bridge. When this returns, a message that will be answered is on disk."""
         ids = (inbound.chat_id, inbound.sender_id, inbound.message_id, inbound.thread_id)
         written = "/".join(ids)
         is_long = len(quote(written, errors="replace")) > MOST_ID_CHARS
@@ -310,12 +309,30 @@ class Gateway:
             log.warning("a message from %s was not taken: %s", inbound.channel, error)
             await self._ledger.pass_over(inbound, cursor)
             return
-        begins = self.dispatcher.begins_at_once(inbound, key, agent)
-        received = await self._ledger.receive(inbound, key, agent_id=agent.id, cursor=cursor, begins=begins)
-        if received is None:
-            log.info("a repeated message in %s was dropped", key)
-        else:
-            self.dispatcher.take(received)
+
+        def receive() -> Awaitable[Received | None]:
+            begins = self.dispatcher.begins_at_once(inbound, key, agent)
+            return self._ledger.receive(inbound, key, agent_id=agent.id, cursor=cursor, begins=begins)
+
+        await self._take(key, receive)
+
+    async def _take(self, key: str, receive: Callable[[], Awaitable[Received | None]]) -> None:
+        """Stores a message and takes it, completely even if the caller is cancelled. Otherwise it could be on
+        disk without being in a queue.
+        """
+        await self._may_take.wait()
+
+        async def take() -> None:
+            received = await receive()
+            if received is None:
+                log.info("a repeated message in %s was dropped", key)
+            else:
+                self.dispatcher.take(received)
+
+        taking = asyncio.create_task(take())
+        self._taking.add(taking)
+        taking.add_done_callback(self._taking.discard)
+        await asyncio.shield(taking)
 
     def _agent(self, inbound: Inbound, agent_id: str) -> Agent:
         return self._agents.by_id.get(agent_id) or self._agents.for_message(inbound)

@@ -171,11 +171,11 @@ FROM (SELECT) AS one LEFT JOIN LATERAL (SELECT number, sent_id FROM ledger_outbo
 of the shown draft that it becomes: a statement reads what was there before its functions."""
 OPEN_MESSAGES = """
 SELECT number, session_key, body, turn, state = 'running', attempts, answered_by, joined FROM ledger_inbound
-WHERE agent = %(agent)s AND state IN ('waiting', 'running') ORDER BY number
+WHERE agent = %(agent)s AND state IN ('waiting', 'running') AND body IS NOT NULL ORDER BY number
 """
 BEGIN = """
 UPDATE ledger_inbound SET state = 'running', attempts = attempts + 1, turn = %(turn)s
-WHERE agent = %(agent)s AND number = ANY(%(numbers)s::bigint[])
+WHERE agent = %(agent)s AND number = ANY(%(numbers)s::bigint[]) AND state IN ('waiting', 'running')
 """
 JOIN = """
 UPDATE ledger_inbound SET state = 'running', turn = %(turn)s, joined = TRUE
@@ -258,7 +258,7 @@ WHERE agent = %(agent)s AND number = %(number)s
 """
 NOT_DONE = """
 SELECT state, count(*) FROM ledger_inbound
-WHERE agent = %(agent)s AND state IN ('waiting', 'running') GROUP BY state
+WHERE agent = %(agent)s AND state IN ('waiting', 'running') AND body IS NOT NULL GROUP BY state
 UNION ALL
 SELECT state, count(*) FROM ledger_outbound
 WHERE agent = %(agent)s AND state IN ('pending', 'sending', 'unsure') GROUP BY state

@@ -157,9 +157,12 @@ RETURNING seq
 """NULL equals no other id, so a message without an id is never a duplicate."""
 OPEN_MESSAGES = """
 SELECT seq, session_key, body, turn, state = 'running', attempts, agent, joined FROM inbound
-WHERE state IN ('waiting', 'running') ORDER BY seq
+WHERE state IN ('waiting', 'running') AND body IS NOT NULL ORDER BY seq
 """
-BEGIN = f"UPDATE inbound SET state = 'running', attempts = attempts + 1, turn = :turn WHERE {_NUMBERS}"
+BEGIN = f"""
+UPDATE inbound SET state = 'running', attempts = attempts + 1, turn = :turn
+WHERE {_NUMBERS} AND state IN ('waiting', 'running')
+"""
 JOIN = "UPDATE inbound SET state = 'running', turn = :turn, joined = 1 WHERE seq = :number"
 PART = f"UPDATE inbound SET state = 'waiting', turn = 0, joined = 0, attempts = 0 WHERE {_NUMBERS}"
 DROP = f"UPDATE inbound SET state = 'dropped' WHERE {_NUMBERS}"
@@ -207,7 +210,7 @@ NOT_SENT = """
 UPDATE outbound SET state = :state, problem = :problem, attempts = attempts + 1 WHERE seq = :number
 """
 NOT_DONE = """
-SELECT state, count(*) FROM inbound WHERE state IN ('waiting', 'running') GROUP BY state
+SELECT state, count(*) FROM inbound WHERE state IN ('waiting', 'running') AND body IS NOT NULL GROUP BY state
 UNION ALL
 SELECT state, count(*) FROM outbound WHERE state IN ('pending', 'sending', 'unsure', 'failed') GROUP BY state
 """

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import sys
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -26,7 +28,7 @@ from nacre.runtime.contracts.errors import (
     NoCredit,
 )
 from nacre.runtime.contracts.model import ModelRequest
-from nacre.runtime.ledger.file_ledger import SqliteRows
+from nacre.runtime.ledger.file_ledger import LEDGER_FILE, SqliteRows
 from nacre.runtime.models.scripted import ScriptedModel, fails, says
 from nacre.sessions.contracts.messages import message_text
 from tests.bridges.chats import FOLLOW_UP, Answering, gateway
@@ -359,3 +361,36 @@ async def test_two_bridges_of_one_account_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="two bridges"):
         async with gateway(tmp_path, Answering(), bridges):
             pass
+
+
+async def test_a_bridge_that_is_added_while_people_write_doubles_no_answer(tmp_path: Path) -> None:
+    """What arrives while open messages are read for the new account is taken once."""
+    with LineServer() as server, LineServer() as other:
+        async with gateway(tmp_path, Answering(), [LineBridge(server.port)], settings=FOLLOW_UP) as (here, _):
+            await server.until(lambda at: at._writers)
+            for account in range(12):
+                for chat in "abcdef":
+                    server.say(f"{chat} {account}", chat=chat, sender=chat)
+                await here.add(LineBridge(other.port, account=f"{account}"))
+            server.say("the end", chat="z", sender="z")
+            await server.until(lambda at: len(at.sent) > 12 * 6)
+
+    assert [
+        chat for chat in "abcdef" if server.shown(chat) != [f"re: {chat} {each}" for each in range(12)]
+    ] == []
+
+
+async def test_a_message_that_was_answered_and_begun_again_stops_no_start(tmp_path: Path) -> None:
+    """An earlier version could leave one so, without its words."""
+    with LineServer() as server:
+        async with gateway(tmp_path, Answering(), [LineBridge(server.port)]):
+            server.say("hello")
+            await server.until(lambda at: at.sent)
+        with closing(sqlite3.connect(tmp_path / LEDGER_FILE)) as ledger, ledger:
+            ledger.execute("UPDATE inbound SET state = 'running'")
+        async with gateway(tmp_path, Answering(), [LineBridge(server.port)], ids="later") as (here, _):
+            server.say("again")
+            await server.until(lambda at: len(at.sent) > 1)
+            assert "running" not in await here.tables.not_done()
+
+    assert server.shown() == ["re: hello", "re: again"]
