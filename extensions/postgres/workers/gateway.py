@@ -36,8 +36,6 @@ POLL_SECONDS = 0.2
 """How often outcomes are queried for where notifications do not arrive."""
 LOOK_SECONDS = 5.0
 """How often they are queried for where notifications arrive: one may be lost with its connection."""
-OLDER_SECONDS = 1.0
-"""The same while a turn is awaited for which another program asked: its end is said to that program alone."""
 GATHER_SECONDS = 0.01
 """How long a notification waits for others, so that one query answers several."""
 PAUSE_SECONDS = 2.0
@@ -57,8 +55,6 @@ class _Awaited:
         self.found = asyncio.Queue[Event | Outcome]()
         self.asked: set[str] = set()
         self.stream = HeardStream()
-        self.is_older = False
-        """Whether another program may have asked for this turn."""
 
 
 class HandedOver:
@@ -148,7 +144,6 @@ class HandedOver:
             is_new = self._asked.pop(key, None)
             if is_new is None:
                 is_new = (await _accepted(lambda: self._rows.ask(*session, inbound), "a turn")).is_new
-            awaited.is_older = not is_new
             if not is_new or not self._notifications.is_listening:  # it may be over
                 self._look_at(key)
             while not isinstance(found := await self._next(agent.id, awaited, is_clients), Outcome):
@@ -162,7 +157,7 @@ class HandedOver:
             if self._running.get(session) == key[1]:
                 del self._running[session]
             if is_clients and not isinstance(found, Outcome):
-                self._send(self._rows.stop(*session, stopped(), key[1]))
+                self._send(self._rows.stop(*session, stopped(), [key[1]]))
         for name in found.heard:
             yield MessageJoined(inbound_id=name)
         for event in events_of(found.text, heard_chars=awaited.stream.heard_chars):
@@ -198,7 +193,9 @@ class HandedOver:
         """Stops the turns of a message's session, wherever they run."""
         agent.stop(inbound)
         session = agent.id, agent.session_key(inbound)
-        self._send(self._rows.stop(*session, stopped()))
+        # Of its own turns those of now: the next one may be asked for before this reaches the database.
+        known = [turn_id for agent_id, turn_id in (*self._awaited, *self._asked) if agent_id == agent.id]
+        self._send(self._rows.stop(*session, stopped(), known, besides=self._process.stream))
         self._send(self._rows.notify([(CHANNEL, STOP_WORD + json.dumps([self._channel, *session]))]))
 
     async def close(self) -> None:
@@ -244,8 +241,6 @@ class HandedOver:
     async def _look(self) -> None:
         while True:
             seconds = LOOK_SECONDS if self._notifications.is_listening else POLL_SECONDS
-            if any(each.is_older for each in self._awaited.values()):
-                seconds = min(seconds, OLDER_SECONDS)
             try:
                 async with asyncio.timeout(seconds if self._awaited else None):
                     await self._changed.wait()

@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import get_args
 
 from nacre.extensions.postgres.server.connections import DatabaseError
-from nacre.extensions.postgres.workers.turn_rows import OWN_CHANNEL, TakenTurn, TurnKey, TurnRows
+from nacre.extensions.postgres.workers.turn_rows import TakenTurn, TurnKey, TurnRows
 from nacre.runtime.contracts.events import (
     AnswerDiscarded,
     ApprovalAsked,
@@ -35,7 +35,6 @@ MOST_PAYLOAD_CHARS = 7_900
 """PostgreSQL takes payloads below 8,000 bytes; these are ASCII."""
 MOST_RESULT_CHARS = 20_000
 """How much of a tool's result is sent."""
-_AT_END = -1
 CONTINUED = "Another worker continues the answer."
 _KINDS = {kind.__name__: kind for kind in get_args(Event)}
 _IN_ROWS = ApprovalAsked | MessageJoined | ReplyReady | Silence | TurnFailed
@@ -53,11 +52,6 @@ class SentStream:
         self.events: list[Event] = []
         """The events that `take` has not returned yet."""
         self.sent_chars = 0
-
-    @property
-    def end(self) -> list[str]:
-        """The payload that says that the outcome is stored; none for a gateway of an older version."""
-        return [json.dumps([*self._place, _AT_END]) + "\n"] if self.channel.startswith(OWN_CHANNEL) else []
 
     def take(self) -> Iterator[str]:
         """The payloads with the events since the last call."""

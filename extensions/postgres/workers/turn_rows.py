@@ -29,9 +29,12 @@ log = logging.getLogger(__name__)
 
 ASK: LiteralString = """
 INSERT INTO turns (agent, id, session_key, inbound, is_redelivered, stream)
-VALUES (%(agent)s, %(id)s, %(key)s, %(inbound)s, %(is_redelivered)s, %(stream)s) ON CONFLICT DO NOTHING
-RETURNING pg_notify('nacre_turns', 'asked')::text
+VALUES (%(agent)s, %(id)s, %(key)s, %(inbound)s, %(is_redelivered)s, %(stream)s)
+ON CONFLICT (agent, id) DO UPDATE SET stream = EXCLUDED.stream WHERE turns.state <> 'done'
+RETURNING xmax = 0, pg_notify('nacre_turns', 'asked')::text
 """
+"""A turn that another program asked for tells its end to this one from now on. PostgreSQL leaves `xmax` at 0
+in a row that was inserted."""
 CLAIM: LiteralString = """
 WITH free AS MATERIALIZED (
     SELECT agent, id FROM turns AS turn
@@ -93,13 +96,14 @@ FINISH: LiteralString = f"""{_LEFT}, counted AS ({_COUNT}
 UPDATE turns SET state = 'done', outcome = %(outcome)s, inbound = '', done_at = clock_timestamp()
 WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s
     AND (state = 'running' OR state = 'done' AND outcome = %(outcome)s)
-RETURNING (SELECT count(pg_notify(%(stream)s, payload)) FROM unnest(%(payloads)s::text[]) AS payload),
-    CASE WHEN NOT starts_with(%(stream)s, '{OWN_CHANNEL}') THEN pg_notify('nacre_turns', 'ended')::text END,
+RETURNING (SELECT count(pg_notify(stream, payload)) FROM unnest(%(payloads)s::text[]
+        || (json_build_array(agent, id, fence, -1) || E'\\n')) AS payload WHERE stream <> ''),
+    CASE WHEN NOT starts_with(stream, '{OWN_CHANNEL}') THEN pg_notify('nacre_turns', 'ended')::text END,
     EXISTS (SELECT FROM turns AS next WHERE next.agent = turns.agent AND next.session_key = turns.session_key
         AND next.state = 'waiting')
 """
 """Succeeds also if the outcome was stored before and the answer was lost. Counts the usage of the turn once.
-Sends its last events. Returns whether its session has another turn."""
+Sends its last events, and the place -1 when it is over. Returns whether its session has another turn."""
 NOTIFY: LiteralString = """
 SELECT pg_notify(channel, payload)::text
 FROM unnest(%(channels)s::text[], %(payloads)s::text[]) AS each (channel, payload)
@@ -107,7 +111,8 @@ FROM unnest(%(channels)s::text[], %(payloads)s::text[]) AS each (channel, payloa
 STOP_WORD = "stop "
 STOP: LiteralString = """
 UPDATE turns SET state = 'done', outcome = %(outcome)s, inbound = '', done_at = clock_timestamp()
-WHERE agent = %(agent)s AND session_key = %(key)s AND state <> 'done' AND %(id)s IN (id, '')
+WHERE agent = %(agent)s AND session_key = %(key)s AND state <> 'done'
+    AND (id = ANY(%(ids)s::text[]) OR stream <> %(besides)s::text)
 RETURNING pg_notify('nacre_turns', 'ended')::text, pg_notify('nacre_turns', 'said')::text
 """
 LOOK: LiteralString = """
@@ -263,7 +268,7 @@ class TurnRows:
         self._database = database
 
     async def ask(self, agent_id: str, session_key: str, inbound: Inbound) -> Asked:
-        """Requests a turn from the workers, unless it was requested before."""
+        """Requests a turn from the workers, or the end of one that was requested before."""
         turn_id = id_of_turn(inbound)
         rows = await self._run(
             ASK,
@@ -274,7 +279,7 @@ class TurnRows:
             is_redelivered=inbound.redelivered,
             stream=self._database.process.stream,
         )
-        return Asked(turn_id, is_new=bool(rows))
+        return Asked(turn_id, is_new=bool(rows and rows[0][0]))
 
     async def claim(
         self, most: int, progress_seconds: float, *, mine: Collection[TurnKey] = ()
@@ -306,7 +311,7 @@ class TurnRows:
                 key = row[0], row[7]
                 lanes = {key: process.taken_lanes.pop(key).fence} if key in process.taken_lanes else {}
                 place = {"agent": row[0], "id": row[1], "fence": row[2]}
-                ended = {"outcome": unreadable(), "stream": "", "payloads": []}
+                ended = {"outcome": unreadable(), "payloads": []}
                 await self._run(FINISH, **place, **_columns(lanes), **_used(None), **ended)
         return turns
 
@@ -366,7 +371,7 @@ class TurnRows:
         Returns whether another turn of its session waits.
         `usage` counts for the agent's quota. `payloads` are the last ones of its stream.
         """
-        ended = {"outcome": outcome, "stream": turn.stream, "payloads": list(payloads)}
+        ended = {"outcome": outcome, "payloads": list(payloads)}
         rows = await self._run(FINISH, **turn.place, **_columns(lanes), **_used(usage), **ended)
         return bool(rows[0][2]) if rows else None
 
@@ -380,9 +385,26 @@ class TurnRows:
         values = {"uncounted": 0 if is_counted else 1, "seconds": pause_seconds, **_columns(lanes)}
         await self._run(GIVE_BACK, **turn.place, **values)
 
-    async def stop(self, agent_id: str, session_key: str, outcome: str, turn_id: str = "") -> None:
-        """Ends a turn, or all of a session, with an outcome. Later writes of their workers are refused."""
-        await self._run(STOP, agent=agent_id, key=session_key, outcome=outcome, id=turn_id)
+    async def stop(
+        self,
+        agent_id: str,
+        session_key: str,
+        outcome: str,
+        ids: Collection[str],
+        *,
+        besides: str | None = None,
+    ) -> None:
+        """Ends turns of a session with an outcome: those with `ids`, and with `besides` all whose end is told
+        on another channel. Later writes of their workers are refused.
+        """
+        values = {
+            "agent": agent_id,
+            "key": session_key,
+            "outcome": outcome,
+            "ids": [*ids],
+            "besides": besides,
+        }
+        await self._run(STOP, **values)
 
     async def forget_over(self, most: int = 5_000) -> None:
         """Removes turns of all agents that ended more than `KEPT_SECONDS` ago, in batches."""

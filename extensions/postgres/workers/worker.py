@@ -65,6 +65,7 @@ class _Running:
     def __init__(self, turn: TakenTurn) -> None:
         self.turn = turn
         self.agent: Agent | None = None
+        """The agent while the turn runs; `None` also as soon as it is being stopped."""
         self.task: asyncio.Task[None] | None = None
         self.progress_at = self.extended_at = time.monotonic()
         self.left_lanes = LeftLanes()
@@ -177,7 +178,9 @@ class Worker:
             if agent is None or self._running.get(key) is not running:
                 continue
             if key not in found:
-                agent.stop(turn.inbound)
+                running.agent = None
+                if running.task is not None:  # not its session, whose next turn may wait here
+                    running.task.cancel()
                 continue
             for number, inbound in found[key]:
                 agent.join(inbound)
@@ -210,6 +213,7 @@ class Worker:
             is_counted = True
             log.exception("the turn %s of %s did not come to its end", turn.id, turn.agent_id)
         finally:
+            running.agent = None
             await self._end(running, outcome, is_counted=is_counted)
 
     async def _end(self, running: _Running, outcome: str, *, is_counted: bool) -> None:
@@ -226,8 +230,7 @@ class Worker:
                             turn, is_counted=is_counted, pause_seconds=PAUSE_SECONDS, lanes=lanes
                         )
                         return
-                    payloads = [*running.payloads, *running.stream.end]
-                    has_next = await self._rows.finish(turn, outcome, lanes, running.usage, payloads)
+                    has_next = await self._rows.finish(turn, outcome, lanes, running.usage, running.payloads)
                     if has_next is None:
                         log.warning("the turn %s is another worker's by now, or was stopped", turn.id)
                     elif has_next or len(self._running) >= self._most_at_once:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -43,6 +44,32 @@ async def test_a_turn_is_stopped_where_it_runs(tmp_path: Path, database_url: str
             worker.kill()
             worker.join()
     assert server.shown("n") == [STOPPED, "re: more"]
+
+
+async def test_what_is_said_right_after_a_stop_is_answered(tmp_path: Path, database_url: str) -> None:
+    """The worker has the next turn of the session before it leaves the one that was stopped."""
+    rounds, hanging = 6, Queue[int]()
+
+    def heard(request: Mapping[str, Any]) -> wire.Step:
+        if "hang" in json.dumps(request["messages"][-1]):
+            hanging.put(len(provider.requests))
+        return answer(request)
+
+    with LineServer() as server, ProviderServer(responder=heard) as provider:
+        write_settings(tmp_path, settings(provider, 1))
+        worker = started(tmp_path, database_url)
+        try:
+            async with gateway(tmp_path, database_url, server.port):
+                for number in range(1, rounds + 1):
+                    server.say("hang", chat="n", sender="nora")
+                    await asyncio.to_thread(hanging.get, timeout=60)
+                    server.say("/stop", chat="n", sender="nora")
+                    server.say("more", chat="n", sender="nora")
+                    await server.until(lambda at, sent=2 * number: len(at.sent) >= sent)
+        finally:
+            worker.kill()
+            worker.join()
+    assert sorted(server.shown("n")) == [*["re: more"] * rounds, *[STOPPED] * rounds]
 
 
 async def test_a_turn_is_stopped_in_another_program(tmp_path: Path, database_url: str) -> None:

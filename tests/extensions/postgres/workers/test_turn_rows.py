@@ -13,6 +13,7 @@ from nacre.extensions.postgres.hosting import hosted_agents, limit, pause
 from nacre.extensions.postgres.server.database import Database, Pace
 from nacre.extensions.postgres.workers import turn_rows as statements
 from nacre.extensions.postgres.workers.stored_events import events_of, stopped
+from nacre.extensions.postgres.workers.streams import heard
 from nacre.extensions.postgres.workers.turn_rows import Outcome, TakenTurn, TurnKey, TurnRows
 from nacre.runtime.contracts.errors import TurnCancelled
 from nacre.runtime.contracts.events import TurnFailed
@@ -57,6 +58,26 @@ async def test_a_message_is_one_turn(database_url: str) -> None:
         assert await rows.claim(8, 60, mine=[turn.key]) == [], "its session runs a turn"
         assert await rows.finish(turn, "done") is True
         assert (await claimed(rows)).id == other.id
+
+
+async def test_the_end_of_a_turn_is_told_to_who_asked_last(database_url: str) -> None:
+    """The gateway that asked first was killed, and the next one asks for the turn that runs."""
+    told = asyncio.Queue[str]()
+    async with opened(database_url) as rows:
+        process = rows._database.process
+        process.stream = f"{statements.OWN_CHANNEL}first"
+        first = await rows.ask("main", KEY, HELLO)
+        turn = await claimed(rows)
+        process.stream = f"{statements.OWN_CHANNEL}second"
+        notifications = rows._database.notifications(told.put_nowait, process.stream)
+        try:
+            assert await told.get() == "", "it listens"
+            assert await rows.ask("main", KEY, HELLO) == (first.id, False)
+            assert await told.get() == "asked"
+            await rows.finish(turn, "done")
+            assert heard(await told.get()) == (turn.key, turn.fence, -1, "")
+        finally:
+            await notifications.close()
 
 
 async def test_many_workers_claim_each_turn_once(database_url: str) -> None:
@@ -142,7 +163,7 @@ async def test_a_turn_that_was_stopped_is_over(database_url: str) -> None:
     async with opened(database_url) as rows:
         turn_id, _ = await rows.ask("main", KEY, HELLO)
         turn = await claimed(rows)
-        await rows.stop("main", KEY, stopped())
+        await rows.stop("main", KEY, stopped(), [turn.id])
         assert await rows.finish(turn, "late") is None
         outcome = (await rows.news([("main", turn_id)]))["main", turn_id]
         assert isinstance(outcome, Outcome)
@@ -243,7 +264,7 @@ async def test_no_statement_looks_at_another_agents_rows(database_url: str) -> N
         "payloads": ["x"],
         **{name: [1] for name in ("fences", "words", "lane_fences")},
         **dict.fromkeys(("fence", "process", "most", "uncounted", "tokens", "usd"), 1),
-        **dict.fromkeys(("id", "inbound", "outcome", "name", "approval", "body", "stream"), "x"),
+        **dict.fromkeys(("id", "inbound", "outcome", "name", "approval", "body", "stream", "besides"), "x"),
         **dict.fromkeys(("is_redelivered", "is_steady"), False),
         "agent": "main",
         "key": KEY,
