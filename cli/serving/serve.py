@@ -116,13 +116,16 @@ async def _serve(invocation: Invocation, asked: asyncio.Event, *, is_standby: bo
                 await services.enter_async_context(service.run(serving))
             _leave_what_stays()
             watching = asyncio.create_task(_follow(invocation, server))
+            server.lost.add_done_callback(lambda _lost: asked.set())
             try:
                 await asked.wait()
             finally:
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
+        if server.lost.done():
+            raise server.lost.result()
     finally:
-        await server.close(turn_seconds=TURN_SECONDS if asked.is_set() else 0)
+        await server.close(turn_seconds=0 if server.lost.done() or not asked.is_set() else TURN_SECONDS)
 
 
 async def _opened(invocation: Invocation, asked: asyncio.Event, *, is_standby: bool) -> Server | None:

@@ -11,7 +11,10 @@ import pytest
 
 from nacre.extensions.postgres.server.connections import ConnectionLimits, DatabaseUnreachable
 from nacre.extensions.postgres.server.database import Database
+from tests.bridges.channels.contract.line_extension import install_line
 from tests.bridges.line_channel import LineServer
+from tests.cli.program import WAIT_SECONDS
+from tests.cli.serving.test_serve import line_settings, serving
 from tests.extensions.postgres.workers.crowd import Crowd
 from tests.extensions.postgres.workers.served import gateway, settings
 from tests.extensions.postgres.workers.test_outages import RECOVERY_SECONDS, answer
@@ -57,18 +60,11 @@ def app_url(postgres_server: PostgresServer) -> Iterator[str]:
         f"ALTER DATABASE {name} OWNER TO app",
     ):
         postgres_server.run(statement)
-    with_extension(url)
+    run_on(url, "CREATE EXTENSION vector")
     yield url.replace("postgres:@", "app:right@")
     postgres_server.drop(url)
     postgres_server.run("DROP ROLE app")
     access.write_text(before)
-
-
-def with_extension(url: str) -> None:
-    import psycopg
-
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("CREATE EXTENSION vector")
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
@@ -111,3 +107,28 @@ async def test_a_refusal_is_told_and_survived(
                 await database.close()
     assert sum(crowd.said.values()) == 2 * CHATS
     assert crowd.problems() == []
+
+
+def test_a_gateway_whose_rows_are_gone_ends(tmp_path: Path, database_url: str) -> None:
+    """As behind the restore of an older dump: exit code 1 and a sentence, and the next start answers."""
+    path = install_line(tmp_path / "site")
+    with LineServer() as server:
+        line_settings(tmp_path, server.port, storage={"driver": "postgres", "url": database_url})
+        with serving(tmp_path, PYTHONPATH=path) as process:
+            server.say("Who are you?", chat="before")
+            server.wait_for(lambda server: server.shown("before"))
+            for table in ("holders", "gateways", "accounts"):
+                run_on(database_url, f"DELETE FROM ledger_{table}")
+            assert process.wait(WAIT_SECONDS) == 1
+            assert process.stderr is not None
+            assert "an older database was restored" in process.stderr.read()
+        with serving(tmp_path, PYTHONPATH=path):
+            server.say("Who are you?", chat="after")
+            server.wait_for(lambda server: server.shown("after"))
+
+
+def run_on(url: str, statement: str) -> None:
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(statement.encode())
