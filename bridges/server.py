@@ -70,6 +70,7 @@ class Server:
         self._now = now
         self._closing = closing
         self.runner = gateway.runner
+        self.lost = gateway.sharing.lost
         self.notices = notices
         """Sentences for the owner about the start."""
 

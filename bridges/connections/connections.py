@@ -19,6 +19,7 @@ from nacre.record import Record
 from nacre.runtime.contracts.clock import Sleep
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.ledger.ledger import AccountId, Ledger
+from nacre.runtime.ledger.records import LedgerLost
 
 log = logging.getLogger(__name__)
 
@@ -195,6 +196,8 @@ class Sharing:
         self._task: asyncio.Task[None] | None = None
         self.elsewhere: Mapping[AccountId, str] = {}
         """The accounts that other programs serve, and the names of these."""
+        self.lost: asyncio.Future[LedgerLost] = asyncio.get_running_loop().create_future()
+        """Done when this program never serves again."""
 
     def add(self, bridge: Bridge) -> None:
         """Adds a bridge, which the next look may start.
@@ -263,6 +266,9 @@ class Sharing:
             await self._sleep(seconds)
             try:
                 seconds = await self.look() or RETRY_SECONDS
+            except LedgerLost as error:
+                self.lost.set_result(error)
+                return
             except Exception:
                 log.exception(
                     "who serves which account is not known; the next look is in %g s", RETRY_SECONDS

@@ -116,13 +116,16 @@ async def _serve(invocation: Invocation, asked: asyncio.Event, *, is_standby: bo
                 await services.enter_async_context(service.run(serving))
             _leave_what_stays()
             watching = asyncio.create_task(_follow(invocation, server))
+            server.lost.add_done_callback(lambda _lost: asked.set())
             try:
                 await asked.wait()
             finally:
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
+        if server.lost.done():
+            raise server.lost.result()
     finally:
-        await server.close(turn_seconds=TURN_SECONDS if asked.is_set() else 0)
+        await server.close(turn_seconds=0 if server.lost.done() or not asked.is_set() else TURN_SECONDS)
 
 
 async def _opened(invocation: Invocation, asked: asyncio.Event, *, is_standby: bool) -> Server | None:
@@ -219,7 +222,7 @@ def _tell_changes(
         if status.state == "connected":
             invocation.say(f"{status.line}.")
         else:
-            invocation.warn(f"{status.line}. It is tried again.")
+            invocation.warn(f"{status.line.rstrip('.')}. It is tried again.")
 
 
 def _stamp(file: Path) -> tuple[int, int] | None:

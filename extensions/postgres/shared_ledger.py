@@ -12,7 +12,7 @@ from nacre.extensions.postgres.ledger import Holding, PostgresLedger, PostgresRo
 from nacre.extensions.postgres.server.database import Database
 from nacre.runtime.contracts.clock import Clock, NewId
 from nacre.runtime.ledger.ledger import AccountId, Shares
-from nacre.runtime.ledger.records import LedgerUnusable
+from nacre.runtime.ledger.records import LedgerLost
 from nacre.runtime.ledger.tables import Run
 
 LOOK_SECONDS = 2.0
@@ -110,7 +110,8 @@ class SharedLedger(PostgresLedger):
         """Takes accounts of `wanted` that nobody holds or whose program is silent, as far as its share goes.
 
         Raises:
-            LedgerUnusable: a program has taken the ledger for itself alone, or the database cannot be used.
+            LedgerLost: a program has taken the ledger for itself alone, or its rows are gone.
+            LedgerUnusable: the database cannot be used.
         """
         names = {f"{channel}/{account}": (channel, account) for channel, account in wanted}
         if self._told != tuple(names):
@@ -119,7 +120,9 @@ class SharedLedger(PostgresLedger):
         members = [Member(*row) for row in await self.rows.read(statements.GATEWAYS, **own)]
         mine = next((each for each in members if each.process == self._process.number), None)
         if mine is None:
-            raise LedgerUnusable("Another program runs all bridges by now. This one writes nothing more.")
+            raise LedgerLost(
+                "Another program has all bridges, or an older database was restored. Start anew."
+            )
         others = [each for each in members if each is not mine]
         if not any(each.leads for each in members if not each.is_silent):
             await self.rows.run(statements.LEAD, **own, holder=holder_name())

@@ -81,6 +81,10 @@ class LedgerUnusable(Exception):
     """The ledger cannot be read or written; the message says why and what to do."""
 
 
+class LedgerLost(LedgerUnusable):
+    """The program does not have the ledger any more and never gets it back without a new start."""
+
+
 class JobChanged(Exception):
     """A job was removed or changed meanwhile; read it again."""
 

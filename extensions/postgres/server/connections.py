@@ -108,14 +108,14 @@ def opened_pool(url: str, limits: ConnectionLimits) -> Pool:
     from psycopg_pool import ConnectionPool
 
     # A restart only costs a retry and is not reported; the code that waits reports a lasting failure.
-    logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
     return ConnectionPool(
-        connection_class=_bounded_connection(),
+        connection_class=type("PooledConnection", (_bounded_connection(),), {}),
         kwargs=connection_arguments(url),
         min_size=0,
         max_size=limits.most_connections,
         max_idle=UNUSED_SECONDS,
-        reconnect_timeout=limits.retry_seconds,
+        reconnect_timeout=min(limits.retry_seconds, CONNECT_SECONDS),  # its pauses grow up to a half of that
         configure=lambda connection: configure(connection, limits),
         num_workers=2,
         name="nacre",
@@ -154,6 +154,18 @@ def _bounded_connection() -> Any:
 
     class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
         answer_seconds = STATEMENT_SECONDS + ANSWER_SECONDS
+        problem = ""
+        """Why the last connection was not made."""
+
+        @classmethod
+        def connect(cls, *arguments: Any, **named: Any) -> Any:
+            try:
+                made = super().connect(*arguments, **named)
+            except psycopg.Error as error:
+                cls.problem = reason(error)
+                raise
+            cls.problem = ""
+            return made
 
         def wait(self, gen: Any, *arguments: Any, **named: Any) -> Any:
             return super().wait(self._ended(gen), *arguments, **named)

@@ -17,7 +17,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from datetime import datetime
@@ -308,9 +308,13 @@ class Database:
             raise error
         elif isinstance(error, PoolTimeout) or is_lost(error):
             if is_over:
+                pooled = (
+                    self._pool.connection_class if isinstance(error, PoolTimeout) and self._pool else None
+                )
+                why = getattr(pooled, "problem", "") or reason(error)
                 raise DatabaseUnreachable(
                     f"{self.place} could not be reached for {self._limits.retry_seconds:.0f} seconds: "
-                    f"{reason(error)}. What was to be written may be tried again."
+                    f"{why}. What was to be written may be tried again."
                 ) from error
         elif is_patient and is_refused_for_now(error):
             log.warning("%s refused, and is asked again: %s", self.place, reason(error))
@@ -365,7 +369,8 @@ class _Attempt(Generic[T]):
                 return self._work(connection)
         transaction = self._begun(connection)
         try:
-            result = self._work(connection)
+            with _other_server_if_read_only(connection) if transaction else nullcontext():
+                result = self._work(connection)
         except BaseException:
             with suppress(Exception):  # a connection that is gone has taken it back itself
                 connection.execute("ROLLBACK")
@@ -393,7 +398,10 @@ def _other_server_if_read_only(connection: Connection) -> Iterator[None]:
         yield
     except (psycopg.errors.ObjectNotInPrerequisiteState, psycopg.errors.ReadOnlySqlTransaction) as error:
         connection.close()
-        raise psycopg.OperationalError(str(error)) from error
+        raise psycopg.OperationalError(
+            f"{reason(error)}. The server or the database is read-only; with several hosts in the address, "
+            "`target_session_attrs=read-write` chooses the primary"
+        ) from error
 
 
 class _Transaction(NamedTuple):

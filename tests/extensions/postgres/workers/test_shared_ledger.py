@@ -224,7 +224,7 @@ async def test_who_takes_all_stops_those_that_shared(database_url: str) -> None:
         async with opened(database_url):
             with pytest.raises(LedgerUnusable, match="by now"):
                 await late.receive(said(1), "k")
-            with pytest.raises(LedgerUnusable, match="by now"):
+            with pytest.raises(LedgerUnusable, match="has all bridges"):
                 await late.share((ONE,))
 
 

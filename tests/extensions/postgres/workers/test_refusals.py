@@ -1,0 +1,134 @@
+"""A server that refuses its programs for a while: a sentence says why, and nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nacre.extensions.postgres.server.connections import ConnectionLimits, DatabaseUnreachable
+from nacre.extensions.postgres.server.database import Database
+from tests.bridges.channels.contract.line_extension import install_line
+from tests.bridges.line_channel import LineServer
+from tests.cli.program import WAIT_SECONDS
+from tests.cli.serving.test_serve import line_settings, serving
+from tests.extensions.postgres.workers.crowd import Crowd
+from tests.extensions.postgres.workers.served import gateway, settings
+from tests.extensions.postgres.workers.test_outages import RECOVERY_SECONDS, answer
+from tests.extensions.postgres.workers.worker_process import started
+from tests.runtime.agents import write_settings
+from tests.servers.postgres_server import PostgresServer
+from tests.servers.provider_server import ProviderServer
+
+pytestmark = pytest.mark.postgres
+CHATS = 4
+CUT = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = 'app'"
+REFUSALS = {
+    "password": ("ALTER ROLE app PASSWORD 'other'", "ALTER ROLE app PASSWORD 'right'", "password"),
+    "connections": (
+        *("ALTER ROLE app CONNECTION LIMIT 0", "ALTER ROLE app CONNECTION LIMIT -1"),
+        "too many connections",
+    ),
+    "read-only": (
+        "ALTER ROLE app SET default_transaction_read_only = on",
+        "ALTER ROLE app RESET default_transaction_read_only",
+        "read-only transaction.*`target_session_attrs=read-write`",
+    ),
+    "renamed": (
+        f"ALTER DATABASE {{name}} ALLOW_CONNECTIONS false; {CUT}; ALTER DATABASE {{name}} RENAME TO away",
+        "ALTER DATABASE away RENAME TO {name}; ALTER DATABASE {name} ALLOW_CONNECTIONS true",
+        "does not exist",
+    ),
+}
+"""How each begins and ends, and what a program says of it."""
+
+
+@pytest.fixture
+def app_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """An empty database of a role with a password."""
+    access = Path(postgres_server._server.pgdata, "pg_hba.conf")
+    before = access.read_text()
+    access.write_text(f"local all app scram-sha-256\n{before}")
+    url = postgres_server.empty_database()
+    name = url.split("@/")[1].split("?")[0]
+    for statement in (
+        "SELECT pg_reload_conf()",
+        "CREATE ROLE app LOGIN PASSWORD 'right'",
+        f"ALTER DATABASE {name} OWNER TO app",
+    ):
+        postgres_server.run(statement)
+    run_on(url, "CREATE EXTENSION vector")
+    yield url.replace("postgres:@", "app:right@")
+    postgres_server.drop(url)
+    postgres_server.run("DROP ROLE app")
+    access.write_text(before)
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+async def test_a_refusal_is_told_and_survived(
+    tmp_path: Path, postgres_server: PostgresServer, app_url: str, refusal: str
+) -> None:
+    """Open connections end, and new ones are refused or read-only. A program that runs and one that starts
+    say so; gateway and worker answer everybody afterwards, once and in order."""
+    begin, end, told = REFUSALS[refusal]
+    name = app_url.split("@/")[1].split("?")[0]
+
+    async def become(statements: str) -> None:
+        for statement in [*statements.format(name=name).split("; "), CUT]:
+            await asyncio.to_thread(postgres_server.run, statement)
+
+    def add(connection: Any) -> None:
+        connection.execute("INSERT INTO paused_agents VALUES ('nobody') ON CONFLICT DO NOTHING")
+
+    running, starting = (Database(app_url, limits=ConnectionLimits(retry_seconds=0.3)) for _ in range(2))
+    with LineServer() as server, ProviderServer(responder=answer) as provider:
+        write_settings(tmp_path, settings(provider, CHATS))
+        await running.write(add)
+        worker, crowd = started(tmp_path, app_url), Crowd(server, CHATS)
+        try:
+            async with gateway(tmp_path, app_url, server.port):
+                crowd.speak()
+                await crowd.answered(RECOVERY_SECONDS)
+                await become(begin)
+                for database in (running, starting):
+                    with pytest.raises(DatabaseUnreachable, match=told):
+                        await database.write(add)
+                await crowd.talk(2)  # each says one more thing
+                await become(end)
+                await crowd.answered(RECOVERY_SECONDS)
+            assert worker.is_alive()
+        finally:
+            worker.kill()
+            worker.join()
+            for database in (running, starting):
+                await database.close()
+    assert sum(crowd.said.values()) == 2 * CHATS
+    assert crowd.problems() == []
+
+
+def test_a_gateway_whose_rows_are_gone_ends(tmp_path: Path, database_url: str) -> None:
+    """As behind the restore of an older dump: exit code 1 and a sentence, and the next start answers."""
+    path = install_line(tmp_path / "site")
+    with LineServer() as server:
+        line_settings(tmp_path, server.port, storage={"driver": "postgres", "url": database_url})
+        with serving(tmp_path, PYTHONPATH=path) as process:
+            server.say("Who are you?", chat="before")
+            server.wait_for(lambda server: server.shown("before"))
+            for table in ("holders", "gateways", "accounts"):
+                run_on(database_url, f"DELETE FROM ledger_{table}")
+            assert process.wait(WAIT_SECONDS) == 1
+            assert process.stderr is not None
+            assert "an older database was restored" in process.stderr.read()
+        with serving(tmp_path, PYTHONPATH=path):
+            server.say("Who are you?", chat="after")
+            server.wait_for(lambda server: server.shown("after"))
+
+
+def run_on(url: str, statement: str) -> None:
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(statement.encode())
