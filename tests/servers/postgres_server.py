@@ -6,8 +6,9 @@ import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -82,6 +83,25 @@ class PostgresServer:
         """Ends every connection in the middle of what it does, as a crash would, and is there again."""
         self._controlled("-l", str(self._server.log), "restart")
 
+    @contextmanager
+    def standby(self) -> Iterator[tuple[str, Callable[[], None]]]:
+        """A read-only copy that each commit waits for: its folder, and what makes it the primary."""
+        from pgserver._commands import pg_basebackup
+
+        folder, user = _short_folder(), self._server.system_user
+        folder.chmod(0o777)
+        control = partial(self._control, pgdata=folder / "data", user=user)
+        wanted = f"-D {folder}/data -h {self._server.pgdata} -U postgres -R -X stream -c fast"
+        pg_basebackup(wanted.split(), user=user)
+        control(["-w", "-l", f"{folder}/log", "-o", f"-h '' -k {folder}", "start"])
+        self.run("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        self.run("SELECT pg_reload_conf()")
+        try:
+            yield str(folder), lambda: control(["-w", "promote"])
+        finally:
+            control(["-w", "-m", "immediate", "stop"])
+            shutil.rmtree(folder, ignore_errors=True)
+
     def stop(self) -> None:
         """Ends it; `pgserver` would look for the process that it started, and not for a restarted one."""
         self._controlled("stop")
@@ -108,6 +128,10 @@ def _name(url: str) -> str:
     return url.split("@/")[1].split("?")[0]
 
 
+def _short_folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="nacre-pg-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")))
+
+
 @contextmanager
 def running_server() -> Iterator[PostgresServer]:
     """A server in a new folder with a short name, because a socket lies in it."""
@@ -115,7 +139,7 @@ def running_server() -> Iterator[PostgresServer]:
         warnings.simplefilter("ignore")  # where the system says no folder for sockets, it takes its own
         import pgserver
         from pgserver._commands import pg_ctl
-    folder = Path(tempfile.mkdtemp(prefix="nacre-pg-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")))
+    folder = _short_folder()
     server = pgserver.get_server(folder, cleanup_mode=None)
     running = PostgresServer(server, pg_ctl)
     try:

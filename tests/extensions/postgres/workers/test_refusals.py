@@ -20,7 +20,7 @@ from tests.extensions.postgres.workers.served import gateway, settings
 from tests.extensions.postgres.workers.test_outages import RECOVERY_SECONDS, answer
 from tests.extensions.postgres.workers.worker_process import started
 from tests.runtime.agents import write_settings
-from tests.servers.postgres_server import PostgresServer
+from tests.servers.postgres_server import PostgresServer, running_server
 from tests.servers.provider_server import ProviderServer
 
 pytestmark = pytest.mark.postgres
@@ -106,6 +106,42 @@ async def test_a_refusal_is_told_and_survived(
             for database in (running, starting):
                 await database.close()
     assert sum(crowd.said.values()) == 2 * CHATS
+    assert crowd.problems() == []
+
+
+@pytest.mark.slow
+async def test_a_standby_is_told_and_takes_over(tmp_path: Path) -> None:
+    """An address that leads to it alone is refused with what helps. With both hosts, programs go on once it
+    is the primary, and everybody is answered, once and in order."""
+    with (
+        running_server() as primary,
+        primary.standby() as (folder, promote),
+        LineServer() as server,
+        ProviderServer(responder=answer) as provider,
+    ):
+        url = primary.database()
+        host = url.split("host=")[1]
+        alone = Database(url.replace(host, folder), limits=ConnectionLimits(retry_seconds=0.3))
+        for work in (alone.write, alone.single):
+            with pytest.raises(DatabaseUnreachable, match="`target_session_attrs=read-write` chooses"):
+                await work(lambda connection: connection.execute("DELETE FROM turns"))
+        await alone.close()
+        both = url.replace(host, f"{folder},{host}&target_session_attrs=read-write")
+        write_settings(tmp_path, settings(provider, CHATS))
+        worker, crowd = started(tmp_path, both), Crowd(server, CHATS)
+        try:
+            async with gateway(tmp_path, both, server.port):
+                await crowd.talk(2)
+                await asyncio.to_thread(primary.stop)
+                await crowd.talk(1)
+                await asyncio.to_thread(promote)
+                await crowd.answered(RECOVERY_SECONDS)
+                crowd.speak()
+                await crowd.answered(RECOVERY_SECONDS)
+        finally:
+            worker.kill()
+            worker.join()
+            primary.restart()
     assert crowd.problems() == []
 
 

@@ -12,11 +12,16 @@ import subprocess
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import pytest
 
 from nacre.extensions.postgres.server.database import Database, Migration, packaged_migrations
+from nacre.extensions.postgres.workers.gateway import LOOK_SECONDS
+from nacre.extensions.postgres.workers.stored_events import outcome_of
+from nacre.runtime.contracts.events import ReplyReady
+from nacre.runtime.contracts.inbound import Inbound, Reply
+from nacre.runtime.ledger.records import inbound_to_json
 from tests.bridges.line_channel import LineServer
 from tests.extensions.postgres.workers.crowd import Crowd
 from tests.extensions.postgres.workers.served import gateway, settings
@@ -38,6 +43,15 @@ LATER = Migration(
 )
 END = Migration(number=9_001, name="9001_end", sql="-- Breaks programs of an older version\nDROP TABLE later")
 SECONDS = 60.0
+FORMER_FINISH: LiteralString = """
+UPDATE turns SET state = 'done', outcome = %s, inbound = '', done_at = clock_timestamp()
+WHERE state <> 'done' RETURNING pg_notify('nacre_turns', 'ended')::text
+"""
+FORMER_ASK: LiteralString = """
+INSERT INTO turns (agent, id, session_key, inbound, is_redelivered)
+VALUES ('main', '1', 'agent:main:main', %s, FALSE) RETURNING pg_notify('nacre_turns', 'asked')::text
+"""
+"""As programs of 28 November say it."""
 
 
 def greeting(_request: Mapping[str, Any]) -> wire.Step:
@@ -121,6 +135,45 @@ async def test_everything_is_replaced_one_after_the_other(
                 worker.join()
     assert sum(crowd.said.values()) > 12
     assert crowd.problems() == []
+
+
+async def test_a_worker_of_before_is_heard_at_once(tmp_path: Path, database_url: str) -> None:
+    """It says to all gateways that a turn has ended, and today's does not wait for its next look."""
+    outcome = outcome_of(ReplyReady(reply=Reply(text="hi", session_key="k", session_id="s")))
+    with LineServer() as server, ProviderServer(responder=greeting) as provider:
+        write_settings(tmp_path, settings(provider, 1))
+        async with gateway(tmp_path, database_url, server.port, hears=True):
+            server.say("hello", chat="n", sender="ann")
+            async with asyncio.timeout(SECONDS):
+                while not await _asked(database_url, FORMER_FINISH, outcome):
+                    pass
+            await server.until(lambda server: server.sent, 0.9 * LOOK_SECONDS)
+
+
+async def test_a_gateway_of_before_hears_of_its_turn(tmp_path: Path, database_url: str) -> None:
+    """It names no channel for a turn, so a worker says to all that the turn has ended."""
+    import psycopg
+
+    with ProviderServer(responder=greeting) as provider:
+        write_settings(tmp_path, settings(provider, 1))
+        inbound = inbound_to_json(Inbound(text="hello", message_id="1", chat_kind="direct", sender_id="ann"))
+        worker = started(tmp_path, database_url)
+        try:
+            async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as connection:
+                await connection.execute("LISTEN nacre_turns")
+                await _asked(database_url, FORMER_ASK, inbound)
+                heard = [each.payload async for each in connection.notifies(timeout=SECONDS, stop_after=2)]
+        finally:
+            worker.kill()
+            worker.join()
+    assert heard == ["asked", "ended"]
+
+
+async def _asked(url: str, statement: LiteralString, value: str) -> list[Any]:
+    import psycopg
+
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+        return await (await connection.execute(statement, [value])).fetchall()
 
 
 async def _migrated(url: str, *later: Migration) -> None:
