@@ -1,6 +1,6 @@
 """Whether a corrected fact is found before the one that it corrects, by wording, and what is marked as old.
 
-    python -m benchmarks.corrections [--misses] [--unseen | --third | --fourth | --fifth]
+    python -m benchmarks.corrections [--misses] [--unseen | --third | --fourth | --fifth | --sixth]
 
 Each half of the wordings in `corrections.toml` makes one memory: facts told in January or February, corrected
 from May to September, in daily logs among other lines, on a page under headings with days, or on a page
@@ -11,7 +11,8 @@ that are not the older one of a pair. `--misses` lists them, never those of the 
 `--unseen` asks about `corrections_2.toml` instead: one memory for each of five languages, of corrected facts
 and of pairs of lines that are both true. Of these, "newer first" counts those with both lines among the hits.
 `--third` asks about such pairs in `corrections.toml` and `--fourth` about those of six languages in
-`corrections_2.toml`, whose misses may be read, `--fifth` about those of six languages whose misses may not.
+`corrections_2.toml`, whose misses may be read, `--fifth` about those of six languages whose misses may not,
+`--sixth` about as many corrected facts as pairs that both hold.
 "Still first" is asked of a memory without the corrections: whether a fact that holds stays before what else
 was told of that person.
 """
@@ -41,7 +42,11 @@ DATA, UNSEEN = (
     tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
     for name in ("corrections.toml", "corrections_2.toml")
 )
-THIRD, FOURTH, FIFTH = DATA["third"], UNSEEN.pop("fourth"), UNSEEN.pop("fifth")
+OTHERS: Mapping[str, Mapping[str, Any]] = {
+    "third": DATA["third"],
+    **{name: UNSEEN.pop(name) for name in ("fourth", "fifth", "sixth")},
+    "unseen": UNSEEN,
+}
 HALVES = ("seen", "held_out")
 KINDS = (
     *(
@@ -297,22 +302,14 @@ def main() -> None:
     parser.add_argument("--misses", action="store_true", help="print the missed pairs of the seen half")
     parser.add_argument("--embedder", default="local", help="local, or none for words alone")
     parser.add_argument("--half", choices=HALVES, action="append")
-    parser.add_argument("--unseen", action="store_true", help="ask about corrections_2.toml")
-    parser.add_argument("--third", action="store_true", help="ask about the third set")
-    parser.add_argument("--fourth", action="store_true", help="ask about the fourth set")
-    parser.add_argument("--fifth", action="store_true", help="ask about the fifth set")
+    for name in OTHERS:
+        parser.add_argument(f"--{name}", dest="other", action="store_const", const=name)
     arguments = parser.parse_args()
-    others = (
-        (arguments.unseen, UNSEEN),
-        (arguments.third, THIRD),
-        (arguments.fourth, FOURTH),
-        (arguments.fifth, FIFTH),
-    )
-    other = next((rows for is_chosen, rows in others if is_chosen), None)
+    other = OTHERS.get(arguments.other)
     print("| half | wording | newer first | older marked | as of | in March | still first | wrong marks |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for half in tuple(other) if other else arguments.half or HALVES:
-        show = arguments.misses and (arguments.third or arguments.fourth or half == "seen")
+        show = arguments.misses and (half == "seen" or arguments.other in ("third", "fourth", "sixth"))
         counts = asyncio.run(measured(half, arguments.embedder, show, other))
         everything = Counts()
         for kind, each in counts.items():

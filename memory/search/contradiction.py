@@ -159,8 +159,10 @@ def intent_of(
     claim, about = claim_of(text), finder.look(rest).terms & known
     capitals = (word for word in text.split() if word != word.lower())
     names = about & finder.look(" ".join(capitals)).terms
-    if text.lower() == text.upper() and gram_run().search(text):
-        names = about & {min(about, default=0)}  # whom a question concerns comes first, where words touch
+    if not text.isascii() and gram_run().search(text):  # where words touch, whom it concerns comes first
+        folded = fold(text)
+        names = frozenset(at for at in about if finder.terms[at].isascii())
+        names |= about & {min(about, default=0, key=lambda at: len(folded.partition(finder.terms[at])[0]))}
     until = max((span.last for span in days), default=None)
     return Intent(
         finder=finder,
@@ -346,13 +348,14 @@ def _told_later(
             continue
         if terms < most[older.chunk_id]:
             continue
-        named = older.terms & intent.names if intent.names else older.terms
+        above = older.terms - older.own
+        named = older.terms & intent.names if intent.names else above or older.terms
         for newer, newer_day in zip(said, days, strict=True):
             if newer_day <= day:
                 break
             if not named & newer.terms or not (named <= newer.terms or named & _subject(newer, intent)):
                 continue
-            if not intent.names and not begin_alike(newer.claim, older.claim):
+            if not (intent.names or above or begin_alike(newer.claim, older.claim)):
                 continue
             if newer.claim.stems == older.claim.stems:
                 continue
@@ -375,6 +378,8 @@ def _is_one_word(one: str, other: str) -> bool:
 
 def _subject(line: _Line, intent: Intent) -> frozenset[int]:
     # The terms in the headings above a line and in its first word: German has other words in capitals too.
+    if not line.text.isascii() and gram_run().search(line.text):
+        return frozenset()
     return (line.terms - line.own) | intent.finder.look(next(iter(line.claim.stems), "")).terms
 
 

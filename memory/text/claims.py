@@ -95,7 +95,7 @@ _AT = frozenset(
     )
 )
 """Words before a place."""
-_STATE = "state"
+_STATE, _SORT = "state", "sort"
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _HAS_ONE = re.compile("favou?r|liebling|prefer|colou?r|farbe|couleur|status|diet|password|size|name|job")
 """In the name of a thing that has one value, also if this is an adjective."""
@@ -118,8 +118,9 @@ class Claim:
 
     @property
     def is_short(self) -> bool:
-        """Whether the line is as short as a note, and no paragraph."""
-        return len(self._bare) <= _MOST_CHARS
+        """Whether the line is as short as a note, where a Chinese character counts as three letters."""
+        dense = () if self._bare.isascii() else gram_run().findall(self._bare)
+        return len(self._bare) + 2 * len("".join(dense)) <= _MOST_CHARS
 
     @cached_property
     def is_statement(self) -> bool:
@@ -277,7 +278,7 @@ def _kind(bare: str) -> str:
     if words[-1].endswith(("'s", "’s")):
         return "owner"
     if words[0].lower() in _INDEFINITE:  # "à" is not "a"
-        return "sort"
+        return _SORT
     if first in ("on", "am") and second[:1].isupper():
         return "day"
     if first in _AT:
@@ -306,11 +307,16 @@ def is_own_heading(text: str) -> bool:
 
 
 def has_other_value(newer: Claim, older: Claim) -> bool:
-    """Whether a thing has different values in two statements, and not the same value in more words."""
+    """Whether a thing has different values in two statements, and not the same value in more words.
+
+    Who is allergic to cats may still be allergic to nuts.
+    """
     both = older.values.keys() & newer.values.keys()
+    only_adds = not newer.is_change and _kind(newer._bare) in (_STATE, _SORT)
     return any(
         not (older.values[thing] <= newer.values[thing] or newer.values[thing] <= older.values[thing])
         for thing in both
+        if not only_adds or len(thing) > 1 or _HAS_ONE.search(thing[0])
     )
 
 

@@ -101,12 +101,14 @@ async def test_days_inside_of_one_file_count(tmp_path: Path) -> None:
         ("dentist", "- Dentist: check-up, two small holes found.", "- Dentist: filling, upper left."),
         ("what did Ada say?", "- Ada: Great! I love my new bike.", "- Ada: Never again! That bike hurts."),
         ("plumber", "- Plumber Kessler replaced the tap.", "- Plumber Kessler cleaned the drain."),
+        ("what is Wilf allergic to?", "- Wilf is allergic to nuts.", "- Wilf is allergic to cats."),
+        ("wer ist Lasse?", "- Lasse ist ein Segler.", "- Lasse ist ein Imker."),
     ],
 )
 async def test_what_only_looks_alike_is_not_superseded(
     tmp_path: Path, question: str, older: str, newer: str
 ) -> None:
-    """Things under other headings, a value told at more length, what happened on two days, and talk."""
+    """Things under other headings, a value told at more length, what happened twice, talk, and states."""
     notes = {OLDER: f"# {OLDER}\n\n{older}\n", NEWER: f"# {NEWER}\n\n{newer}\n"}
     report = await search(tmp_path, question, **notes)
 
@@ -324,6 +326,15 @@ async def test_a_change_is_told_in_other_words_than_the_question(
         # Of the pairs of characters in the question, the notes have two.
         ("大伟开什么车？", "大伟", "国强", "开一辆本田。", "{}卖了本田，换了比亚迪。"),
         (
+            "Quando Dalva toma o remédio?",
+            "Dalva",
+            "Jandira",
+            "Toma o remédio à noite.",
+            "{} toma o remédio cedo.",
+        ),
+        # There are no capitals.
+        ("في أي يوم تدريب زياد؟", "زياد", "وائل", "تدريب كرة القدم يوم الاثنين.", "{} يتدرب يوم الخميس."),
+        (
             "When is the planning call with Nadia?",
             "Nadia",
             "Dario",
@@ -351,6 +362,15 @@ async def test_a_question_may_end_with_the_arabic_mark(tmp_path: Path) -> None:
     report = await search(tmp_path, "أين تعمل سلمى في الجامعة؟", embedder=WordEmbedder(), **notes)
 
     assert report.hits[0].path == f"memory/{NEWER}.md"
+
+
+async def test_where_words_touch_latin_words_and_numbers_are_what_a_question_is_about(tmp_path: Path) -> None:
+    """学校 alone is not enough for a later line."""
+    told = ("- Redisの設定を学校に変更した。時間がかかった。", "- 学校に笔を注文した。時間がかかった。")
+    notes = dict(zip((OLDER, NEWER), told, strict=True))
+    report = await search(tmp_path, "学校のRedisはどうなった？", embedder=WordEmbedder(), **notes)
+
+    assert report.hits[0].path == f"memory/{OLDER}.md"
 
 
 async def test_later_talk_about_the_same_person_replaces_nothing(tmp_path: Path) -> None:
