@@ -30,6 +30,7 @@ from tests.bridges.line_channel import LineBridge, LineServer
 
 PACKAGE = Path(nacre.__file__ or "").resolve().parent.as_posix() + "/"
 LONG = "The hive in the garden has enough honey. " * 480
+SHORTER = LONG[: len(LONG) // 3]
 
 
 @dataclass
@@ -131,11 +132,13 @@ def _said(text: str) -> Inbound:
 
 @dataclass(frozen=True)
 class Flow:
-    """The messages before a flow, the message that is counted, and the purposes of its requests."""
+    """The messages before a flow, the one that is counted, the purposes of its requests, and the beginning of
+    its reply."""
 
     before: tuple[str, ...]
     text: str
     purposes: tuple[str, ...]
+    reply: str = ""
 
     async def run(self, agent: Agent, model: ScriptedModel) -> Walk:
         """Counts it. Raises `RuntimeError` when it did something else than its name says."""
@@ -143,10 +146,10 @@ class Flow:
             await agent.respond(_said(words))
         model.purposes.clear()
         with walked() as walk:
-            await agent.respond(_said(self.text))
-        if tuple(model.purposes) != self.purposes:
+            reply = await agent.respond(_said(self.text))
+        if tuple(model.purposes) != self.purposes or reply is None or not reply.text.startswith(self.reply):
             raise RuntimeError(
-                f"{self.text[:40]!r} asked the model for {model.purposes}, not for {self.purposes}."
+                f"{self.text[:40]!r} asked the model for {model.purposes}, not for {self.purposes}: {reply}"
             )
         return walk
 
@@ -155,7 +158,7 @@ FLOWS = {
     "plain turn": Flow(("Hello.", "Hello again."), "And now?", ("turn",)),
     "turn with memory_search": Flow(("Hello.", "SEARCH first."), "SEARCH the notes.", ("turn", "turn")),
     "turn with a flush": Flow(("Hello.", *[LONG] * 2), LONG, ("flush", "flush", "turn")),
-    "/compact": Flow(("Hello.", *[LONG] * 3), "/compact", ("flush", "flush", "compaction")),
+    "/compact": Flow(("Hello.", *[SHORTER] * 8), "/compact", ("flush", "flush", "compaction"), "⚙️ Compacted"),
     "/status": Flow(("Hello.", "/status"), "/status", ()),
 }
 LINE = "line of a chat to its delivery"
