@@ -116,6 +116,7 @@ class _Watch:
         self._on_silence = on_silence
         self._heard_at = self._loop.time()
         self._told_at: float | None = None
+        self._was_reading = False
         self._last: StreamItem | None = None
         self._timer: asyncio.TimerHandle | None = None
         if seconds is not None:
@@ -135,8 +136,9 @@ class _Watch:
     def _look(self, silent_seconds: float) -> None:
         left_seconds = self._heard_at + silent_seconds - self._loop.time()
         if left_seconds <= 0:
-            if self._told_at != self._heard_at:
-                self._told_at = self._heard_at
+            is_reading = isinstance(self._last, ModelAlive) and self._last.is_reading
+            if self._told_at != self._heard_at and not (is_reading and self._was_reading):
+                self._told_at, self._was_reading = self._heard_at, is_reading
                 self._on_silence(self._last)
             left_seconds = silent_seconds
         self._look_after(left_seconds, silent_seconds)

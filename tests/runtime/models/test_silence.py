@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 import pytest
 
@@ -53,6 +53,24 @@ async def test_each_silence_is_told_once_and_signs_of_life_stay_inside() -> None
     assert await heard(silent, Patience(slow_seconds=0.01)) == [TextDelta(text="Hm")]
     assert silent.told == [False, True, True, True]
     assert silent.closed
+
+
+async def test_a_server_that_reads_for_long_is_told_of_once() -> None:
+    """Its progress comes in pieces, with a silence behind each."""
+    told = list[StreamItem | None]()
+
+    async def stream() -> AsyncGenerator[StreamItem, None]:
+        for tokens in (1, 2, 3):
+            yield ModelAlive(is_reading=True, read_tokens=tokens, prompt_tokens=9)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.04):
+                    await asyncio.Event().wait()
+        yield TextDelta(text="There.")
+
+    patience = Patience(slow_seconds=0.01)
+    items = watched(stream(), model_name="a/one", patience=patience, on_silence=told.append)
+    assert [item async for item in items] == [TextDelta(text="There.")]
+    assert len(told) == 1
 
 
 async def test_one_that_sends_nothing_is_given_up_and_its_request_ended() -> None:
