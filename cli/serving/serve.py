@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
     from nacre.runtime.extensions.host import ExtensionHost
     from nacre.runtime.extensions.service import Serving
+    from nacre.runtime.ledger.ledger import LedgerPlace
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ def _check(invocation: Invocation) -> int:
     now = owner_clock(config.settings.agent.user_timezone)
     if not config.is_in_files:
         try:
-            asyncio.run(ledger_of(config).is_served())
+            asyncio.run(_try_ledger(ledger_of(config)))
         except LedgerUnusable as error:
             raise click.ClickException(str(error)) from error
     invocation.say(*check_channels(config, now), f"Agents: {', '.join(agent.id for agent in config.agents)}.")
@@ -80,6 +81,11 @@ def _check(invocation: Invocation) -> int:
             if problem := service.problem(config):
                 raise click.ClickException(problem)
     return 0
+
+
+async def _try_ledger(place: LedgerPlace) -> None:
+    tables = await place.open_tables()
+    await tables.people.revoke("", "")  # changes nothing, and is refused where nothing may be written
 
 
 def _hosts(invocation: Invocation) -> Sequence[ExtensionHost]:

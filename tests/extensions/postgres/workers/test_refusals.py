@@ -13,7 +13,7 @@ from nacre.extensions.postgres.server.connections import ConnectionLimits, Datab
 from nacre.extensions.postgres.server.database import Database
 from tests.bridges.channels.contract.line_extension import install_line
 from tests.bridges.line_channel import LineServer
-from tests.cli.program import WAIT_SECONDS
+from tests.cli.program import WAIT_SECONDS, run_nacre
 from tests.cli.serving.test_serve import line_settings, serving
 from tests.extensions.postgres.workers.crowd import Crowd
 from tests.extensions.postgres.workers.served import gateway, settings
@@ -168,3 +168,18 @@ def run_on(url: str, statement: str) -> None:
 
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(statement.encode())
+
+
+def test_a_check_tries_to_write(tmp_path: Path, app_url: str) -> None:
+    """A database that can only be read is told before anything is started; one that may be written is not
+    changed by it."""
+    path = install_line(tmp_path / "site")
+    line_settings(tmp_path, 9, storage={"driver": "postgres", "url": app_url})
+
+    usable = run_nacre(tmp_path, "serve", "--check", PYTHONPATH=path)
+    run_on(app_url, "REVOKE DELETE ON ledger_people FROM app")
+    unusable = run_nacre(tmp_path, "serve", "--check", PYTHONPATH=path)
+
+    assert usable.returncode == 0, usable.stderr
+    assert unusable.returncode == 1
+    assert "permission denied for table ledger_people" in unusable.stderr
