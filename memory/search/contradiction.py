@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import date
 from functools import cached_property, lru_cache
-from itertools import permutations
+from itertools import permutations, product
 
 from nacre.memory.contracts.records import Chunk, Superseded, citation
 from nacre.memory.search.ranking import Ranked
@@ -118,9 +118,21 @@ class _Line(Record):
 
     def shared_words(self, other: _Line) -> int:
         """How many words both lines have, in any form, without the headings above."""
-        mine, its = ({stem(word) for word in line.claim.stems} for line in (self, other))
-        pairs = [(one, two) for one in mine for two in its if _is_one_word(one, two)]
+        pairs = [
+            (one, two)
+            for beginning, mine in self.own_stems.items()
+            for one, two in product(mine, other.own_stems.get(beginning, ()))
+            if _is_one_word(one, two)
+        ]
         return min(len({one for one, _ in pairs}), len({two for _, two in pairs}))
+
+    @cached_property
+    def own_stems(self) -> Mapping[str, Sequence[str]]:
+        """The stems of the line by their first four letters, in which all forms of a word agree."""
+        found: dict[str, list[str]] = {}
+        for each in {stem(word) for word in self.claim.stems}:
+            found.setdefault(each[:4], []).append(each)
+        return found
 
     @cached_property
     def above(self) -> frozenset[str]:
