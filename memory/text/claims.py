@@ -65,19 +65,8 @@ _EVENTS = frozenset(
 """Things that have another value every day, none of which replaces an earlier one."""
 _VALUES = frozenset(
     (
-        "",
-        "value",
-        "values",
-        "now",
-        "wert",
-        "valeur",
-        "valor",
-        "valore",
-        "waarde",
-        "значение",
-        "值",
-        "値",
-        "값",
+        *("", "value", "values", "now", "wert", "valeur", "valor", "valore", "waarde", "значение"),
+        *("值", "値", "값"),
     )
 )
 """Headings of a column of values; the rows name the things."""
