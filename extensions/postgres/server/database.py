@@ -584,7 +584,8 @@ class Notifications:
                         return
                     self._listen(connection)
             except Exception as error:  # noqa: BLE001 - the connection went, and the next one is made
-                log.info("notifications are not heard for now: %s", reason(error))
+                level = logging.INFO if self.is_listening else logging.DEBUG  # once in an outage
+                log.log(level, "notifications are not heard for now: %s", reason(error))
             self.is_listening = False
             self._is_closed.wait(LONGEST_PAUSE_SECONDS)
 
