@@ -198,6 +198,7 @@ def _leave_what_stays() -> None:
 
 
 async def _follow(invocation: Invocation, server: Server) -> None:
+    from nacre.runtime.ledger.records import LedgerUnusable
     from nacre.runtime.settings.config import SETTINGS_FILE
 
     file = invocation.config.state_dir / SETTINGS_FILE
@@ -206,8 +207,10 @@ async def _follow(invocation: Invocation, server: Server) -> None:
     kept: tuple[BridgeStatus, ...] | None = None
     while True:
         if server.statuses != kept:
-            kept = server.statuses
-            await server.save_statuses()
+            statuses = server.statuses
+            with suppress(LedgerUnusable):  # what waits for the ledger says so; it is tried again
+                await server.save_statuses()
+                kept = statuses
         await asyncio.sleep(LOOK_SECONDS)
         _tell_changes(invocation, server, told)
         now = await asyncio.to_thread(_stamp, file)
