@@ -109,42 +109,49 @@ async def fleets(url: str, seconds: float) -> list[dict[str, float]]:
     row = await database.read(lambda connection: connection.execute("SELECT pg_backend_pid()").fetchone())
     assert row is not None
     found = []
-    for count in FLEETS:
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            Clocked() as server,
-            ProviderServer(responder=_slow_model) as provider,
-            ExitStack() as running,
-        ):
-            state_dir = Path(folder)
-            write_settings(state_dir, settings(provider, FLEET_CHATS))
-            started = [running_worker(state_dir, url, at_once=FLEET_PLACES) for _ in range(count)]
-            workers = [running.enter_context(worker) for worker in started]
-            gateway = gateway_started(state_dir, url, server.port)
-            running.callback(gateway.join)
-            running.callback(gateway.kill)
-            assert gateway.pid is not None
-            processes = {"gateway": [gateway.pid], "worker": workers}
-            await _everybody_talks(server, 3 + 6 / count)
-            server.took.clear()
-            spent, rows, busy = _seconds(processes, row[0]), await _rows(database), Busy()
-            began = time.perf_counter()
-            await _everybody_talks(server, seconds)
-            wall, used, turns = time.perf_counter() - began, busy.cores(), len(server.took)
-            spent = {name: each - spent[name] for name, each in _seconds(processes, row[0]).items()}
-            commits = ((await _rows(database))["commits"] - rows["commits"]) / turns
-            found.append(
-                {
-                    "workers": count,
-                    "turns_a_second": turns / wall,
-                    "commits": commits,
-                    "cores": sum(spent.values()) / wall,
-                    "cores_of_others": max(0.0, used - sum(spent.values()) / wall),
-                    **{f"{name}_seconds": each / turns for name, each in spent.items()},
-                }
-            )
+    # One server for all: what a fleet leaves, the next one finds as after a kill.
+    with Clocked() as server, ProviderServer(responder=_slow_model) as provider:
+        for count in FLEETS:
+            found.append(await _fleet(database, url, seconds, count, server, provider, row[0]))
     await database.close()
     return found
+
+
+async def _fleet(
+    database: Database,
+    url: str,
+    seconds: float,
+    count: int,
+    server: Clocked,
+    provider: ProviderServer,
+    backend: int,
+) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as running:
+        state_dir = Path(folder)
+        write_settings(state_dir, settings(provider, FLEET_CHATS))
+        started = [running_worker(state_dir, url, at_once=FLEET_PLACES) for _ in range(count)]
+        workers = [running.enter_context(worker) for worker in started]
+        gateway = gateway_started(state_dir, url, server.port)
+        running.callback(gateway.join)
+        running.callback(gateway.kill)
+        assert gateway.pid is not None
+        processes = {"gateway": [gateway.pid], "worker": workers}
+        await _everybody_talks(server, 3 + 6 / count)
+        server.took.clear()
+        spent, rows, busy = _seconds(processes, backend), await _rows(database), Busy()
+        began = time.perf_counter()
+        await _everybody_talks(server, seconds)
+        wall, used, turns = time.perf_counter() - began, busy.cores(), len(server.took)
+        spent = {name: each - spent[name] for name, each in _seconds(processes, backend).items()}
+        commits = ((await _rows(database))["commits"] - rows["commits"]) / turns
+        return {
+            "workers": count,
+            "turns_a_second": turns / wall,
+            "commits": commits,
+            "cores": sum(spent.values()) / wall,
+            "cores_of_others": max(0.0, used - sum(spent.values()) / wall),
+            **{f"{name}_seconds": each / turns for name, each in spent.items()},
+        }
 
 
 async def _everybody_talks(server: Clocked, seconds: float) -> None:
