@@ -83,7 +83,7 @@ async def test_a_refusal_is_told_and_survived(
     def add(connection: Any) -> None:
         connection.execute("INSERT INTO paused_agents VALUES ('nobody') ON CONFLICT DO NOTHING")
 
-    running, starting = (Database(app_url, limits=ConnectionLimits(retry_seconds=0.3)) for _ in range(2))
+    running, starting = (Database(app_url, limits=ConnectionLimits(retry_seconds=1.5)) for _ in range(2))
     with LineServer() as server, ProviderServer(responder=answer) as provider:
         write_settings(tmp_path, settings(provider, CHATS))
         await running.write(add)
@@ -121,7 +121,7 @@ async def test_a_standby_is_told_and_takes_over(tmp_path: Path) -> None:
     ):
         url = primary.database()
         host = url.split("host=")[1]
-        alone = Database(url.replace(host, folder), limits=ConnectionLimits(retry_seconds=0.3))
+        alone = Database(url.replace(host, folder), limits=ConnectionLimits(retry_seconds=1.5))
         for work in (alone.write, alone.single):
             with pytest.raises(DatabaseUnreachable, match="`target_session_attrs=read-write` chooses"):
                 await work(lambda connection: connection.execute("DELETE FROM turns"))
