@@ -38,7 +38,7 @@ LIMITS = {
     "depth: plain turn": 14,
     "files that one file imports": 70,
     "members that only forward": 15,
-    "lines: everything": 113_160,
+    "lines: everything": 113_140,
     "lines: core": 73_400,
     "imports from the core into extensions": 0,
 }
