@@ -320,7 +320,8 @@ class Gateway:
         """Stores a message and takes it, completely even if the caller is cancelled. Otherwise it could be on
         disk without being in a queue.
         """
-        await self._may_take.wait()
+        while not self._may_take.is_set():  # another reading may have begun when this goes on
+            await self._may_take.wait()
 
         async def take() -> None:
             received = await receive()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nacre.cli.invocation import begin, shared_options
+from nacre.cli.invocation import begin, shared_options, with_ledger
 
 if TYPE_CHECKING:
     from nacre.bridges.connections.supervisor import BridgeStatus
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
     from nacre.runtime.extensions.host import ExtensionHost
     from nacre.runtime.extensions.service import Serving
-    from nacre.runtime.ledger.ledger import LedgerPlace
 
 log = logging.getLogger(__name__)
 
@@ -64,16 +63,12 @@ def command(context: click.Context, check: bool, standby: bool) -> int:
 def _check(invocation: Invocation) -> int:
     from nacre.bridges.server import check_channels
     from nacre.runtime.contracts.clock import owner_clock
-    from nacre.runtime.ledger.records import LedgerUnusable
-    from nacre.runtime.storage.storage import ledger_of
 
     config = invocation.config
     now = owner_clock(config.settings.agent.user_timezone)
     if not config.is_in_files:
-        try:
-            asyncio.run(_try_ledger(ledger_of(config)))
-        except LedgerUnusable as error:
-            raise click.ClickException(str(error)) from error
+        # It changes nothing, and is refused where nothing may be written.
+        with_ledger(invocation, lambda tables, _now: tables.people.revoke("", ""))
     invocation.say(*check_channels(config, now), f"Agents: {', '.join(agent.id for agent in config.agents)}.")
     invocation.warn(*config.notices)
     for host in _hosts(invocation):
@@ -81,11 +76,6 @@ def _check(invocation: Invocation) -> int:
             if problem := service.problem(config):
                 raise click.ClickException(problem)
     return 0
-
-
-async def _try_ledger(place: LedgerPlace) -> None:
-    tables = await place.open_tables()
-    await tables.people.revoke("", "")  # changes nothing, and is refused where nothing may be written
 
 
 def _hosts(invocation: Invocation) -> Sequence[ExtensionHost]:

@@ -109,25 +109,18 @@ class _Line(Record):
     def day_or_first(self) -> date:
         return self.day or date.min
 
-    @cached_property
-    def stems(self) -> frozenset[str]:
-        """The stems of the line and of the headings above."""
-        claims = (self.claim, *(claim_of(text.lstrip("# ")) for text in self.above))
-        words = (word for claim in claims for word in claim.stems)
-        return frozenset(stem(word) for word in words)
-
     def shared_words(self, other: _Line) -> int:
         """How many words both lines have, in any form, without the headings above."""
         pairs = [
             (one, two)
-            for beginning, mine in self.own_stems.items()
-            for one, two in product(mine, other.own_stems.get(beginning, ()))
+            for beginning, mine in self.stems.items()
+            for one, two in product(mine, other.stems.get(beginning, ()))
             if _is_one_word(one, two)
         ]
         return min(len({one for one, _ in pairs}), len({two for _, two in pairs}))
 
     @cached_property
-    def own_stems(self) -> Mapping[str, Sequence[str]]:
+    def stems(self) -> Mapping[str, Sequence[str]]:
         """The stems of the line by their first four letters, in which all forms of a word agree."""
         found: dict[str, list[str]] = {}
         for each in {stem(word) for word in self.claim.stems}:

@@ -107,7 +107,7 @@ class Claim:
 
     @property
     def is_short(self) -> bool:
-        """Whether the line is as short as a note, where a Chinese character counts as three letters."""
+        """Whether the line is as short as a note; a Chinese character counts as three letters."""
         dense = () if self._bare.isascii() else gram_run().findall(self._bare)
         return len(self._bare) + 2 * len("".join(dense)) <= _MOST_CHARS
 
@@ -296,7 +296,7 @@ def is_own_heading(text: str) -> bool:
 
 
 def has_other_value(newer: Claim, older: Claim) -> bool:
-    """Whether a thing has different values in two statements, and not the same value in more words.
+    """Whether two statements give a thing different values, and not one value in more words.
 
     Who is allergic to cats may still be allergic to nuts.
     """

@@ -364,7 +364,7 @@ async def test_two_bridges_of_one_account_are_refused(tmp_path: Path) -> None:
 
 
 async def test_a_bridge_that_is_added_while_people_write_doubles_no_answer(tmp_path: Path) -> None:
-    """What arrives while open messages are read for the new account is taken once."""
+    """A message that arrives while the open ones are read for the new account is answered once."""
     with LineServer() as server, LineServer() as other:
         async with gateway(tmp_path, Answering(), [LineBridge(server.port)], settings=FOLLOW_UP) as (here, _):
             await server.until(lambda at: at._writers)

@@ -6,8 +6,8 @@ import asyncio
 import random
 import tempfile
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -68,26 +68,33 @@ async def loads(url: str, rates: list[float], seconds: float) -> list[dict[str, 
     row = await database.read(lambda connection: connection.execute("SELECT pg_backend_pid()").fetchone())
     assert row is not None
     with (
-        tempfile.TemporaryDirectory() as folder,
         Clocked() as server,
         ProviderServer(responder=_model) as provider,
-        ExitStack() as running,
+        _running(url, server, {**settings(provider, CHATS), "plugins": {}}, WORKERS, AT_ONCE) as processes,
     ):
-        state_dir = Path(folder)
-        write_settings(state_dir, {**settings(provider, CHATS), "plugins": {}})
-        started = [running_worker(state_dir, url, at_once=AT_ONCE) for _ in range(WORKERS)]
-        workers = [running.enter_context(worker) for worker in started]
-        gateway = gateway_started(state_dir, url, server.port)
-        running.callback(gateway.join)
-        running.callback(gateway.kill)
-        assert gateway.pid is not None
-        processes = {"gateway": [gateway.pid], "worker": workers}
         await _talk(server, WARM_TURNS, rates[-1])
         found = []
         for rate in rates:
             found.append(await _load(database, server, rate, round(rate * seconds), processes, row[0]))
     await database.close()
     return found
+
+
+@contextmanager
+def _running(
+    url: str, server: Clocked, told: Mapping[str, Any], workers: int, places: int
+) -> Iterator[dict[str, list[int]]]:
+    """The process ids of a gateway and its workers, with the settings `told`."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as running:
+        state_dir = Path(folder)
+        write_settings(state_dir, dict(told))
+        started = [running_worker(state_dir, url, at_once=places) for _ in range(workers)]
+        pids = [running.enter_context(worker) for worker in started]
+        gateway = gateway_started(state_dir, url, server.port)
+        running.callback(gateway.join)
+        running.callback(gateway.kill)
+        assert gateway.pid is not None
+        yield {"gateway": [gateway.pid], "worker": pids}
 
 
 FLEETS = (1, 2, 4)
@@ -112,46 +119,31 @@ async def fleets(url: str, seconds: float) -> list[dict[str, float]]:
     # One server for all: what a fleet leaves, the next one finds as after a kill.
     with Clocked() as server, ProviderServer(responder=_slow_model) as provider:
         for count in FLEETS:
-            found.append(await _fleet(database, url, seconds, count, server, provider, row[0]))
+            with _running(url, server, settings(provider, FLEET_CHATS), count, FLEET_PLACES) as processes:
+                await _everybody_talks(server, 3 + 6 / count)
+                measured = await _fleet(database, server, seconds, processes, row[0])
+            found.append({"workers": count, **measured})
     await database.close()
     return found
 
 
 async def _fleet(
-    database: Database,
-    url: str,
-    seconds: float,
-    count: int,
-    server: Clocked,
-    provider: ProviderServer,
-    backend: int,
+    database: Database, server: Clocked, seconds: float, processes: Mapping[str, list[int]], backend: int
 ) -> dict[str, float]:
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as running:
-        state_dir = Path(folder)
-        write_settings(state_dir, settings(provider, FLEET_CHATS))
-        started = [running_worker(state_dir, url, at_once=FLEET_PLACES) for _ in range(count)]
-        workers = [running.enter_context(worker) for worker in started]
-        gateway = gateway_started(state_dir, url, server.port)
-        running.callback(gateway.join)
-        running.callback(gateway.kill)
-        assert gateway.pid is not None
-        processes = {"gateway": [gateway.pid], "worker": workers}
-        await _everybody_talks(server, 3 + 6 / count)
-        server.took.clear()
-        spent, rows, busy = _seconds(processes, backend), await _rows(database), Busy()
-        began = time.perf_counter()
-        await _everybody_talks(server, seconds)
-        wall, used, turns = time.perf_counter() - began, busy.cores(), len(server.took)
-        spent = {name: each - spent[name] for name, each in _seconds(processes, backend).items()}
-        commits = ((await _rows(database))["commits"] - rows["commits"]) / turns
-        return {
-            "workers": count,
-            "turns_a_second": turns / wall,
-            "commits": commits,
-            "cores": sum(spent.values()) / wall,
-            "cores_of_others": max(0.0, used - sum(spent.values()) / wall),
-            **{f"{name}_seconds": each / turns for name, each in spent.items()},
-        }
+    server.took.clear()
+    spent, rows, busy = _seconds(processes, backend), await _rows(database), Busy()
+    began = time.perf_counter()
+    await _everybody_talks(server, seconds)
+    wall, used, turns = time.perf_counter() - began, busy.cores(), len(server.took)
+    spent = {name: each - spent[name] for name, each in _seconds(processes, backend).items()}
+    commits = ((await _rows(database))["commits"] - rows["commits"]) / turns
+    return {
+        "turns_a_second": turns / wall,
+        "commits": commits,
+        "cores": sum(spent.values()) / wall,
+        "cores_of_others": max(0.0, used - sum(spent.values()) / wall),
+        **{f"{name}_seconds": each / turns for name, each in spent.items()},
+    }
 
 
 async def _everybody_talks(server: Clocked, seconds: float) -> None:

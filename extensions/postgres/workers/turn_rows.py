@@ -311,8 +311,9 @@ class TurnRows:
                 key = row[0], row[7]
                 lanes = {key: process.taken_lanes.pop(key).fence} if key in process.taken_lanes else {}
                 place = {"agent": row[0], "id": row[1], "fence": row[2]}
-                ended = {"outcome": unreadable(), "payloads": []}
-                await self._run(FINISH, **place, **_columns(lanes), **_used(None), **ended)
+                await self._run(
+                    FINISH, **place, **_columns(lanes), **_used(None), outcome=unreadable(), payloads=[]
+                )
         return turns
 
     async def admission(self, agent_id: str) -> Admission:
@@ -371,8 +372,8 @@ class TurnRows:
         Returns whether another turn of its session waits.
         `usage` counts for the agent's quota. `payloads` are the last ones of its stream.
         """
-        ended = {"outcome": outcome, "payloads": list(payloads)}
-        rows = await self._run(FINISH, **turn.place, **_columns(lanes), **_used(usage), **ended)
+        place = {**turn.place, **_columns(lanes), **_used(usage)}
+        rows = await self._run(FINISH, **place, outcome=outcome, payloads=list(payloads))
         return bool(rows[0][2]) if rows else None
 
     async def give_back(
@@ -394,17 +395,10 @@ class TurnRows:
         *,
         besides: str | None = None,
     ) -> None:
-        """Ends turns of a session with an outcome: those with `ids`, and with `besides` all whose end is told
-        on another channel. Later writes of their workers are refused.
+        """Ends turns of a session with an outcome: those with `ids`, and if `besides` is given, also those of
+        other channels. Later writes of their workers are refused.
         """
-        values = {
-            "agent": agent_id,
-            "key": session_key,
-            "outcome": outcome,
-            "ids": [*ids],
-            "besides": besides,
-        }
-        await self._run(STOP, **values)
+        await self._run(STOP, agent=agent_id, key=session_key, outcome=outcome, ids=[*ids], besides=besides)
 
     async def forget_over(self, most: int = 5_000) -> None:
         """Removes turns of all agents that ended more than `KEPT_SECONDS` ago, in batches."""

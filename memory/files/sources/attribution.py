@@ -159,7 +159,7 @@ async def _with_current(
 
 
 def _is_about(line: str, words: Sequence[str], *, is_of_message: bool) -> bool:
-    """Whether a note has all of these words. For the note of a message, one name of them is enough."""
+    """Whether a note has all of these words. For a note made from a message, one of the names is enough."""
     from nacre.memory.text.claims import claim_of
 
     if is_of_message:  # words with a capital letter, and all where letters have no case

@@ -171,8 +171,7 @@ def run_on(url: str, statement: str) -> None:
 
 
 def test_a_check_tries_to_write(tmp_path: Path, app_url: str) -> None:
-    """A database that can only be read is told before anything is started; one that may be written is not
-    changed by it."""
+    """A read-only database is reported before anything starts. The check changes nothing in another one."""
     path = install_line(tmp_path / "site")
     line_settings(tmp_path, 9, storage={"driver": "postgres", "url": app_url})
 
