@@ -99,7 +99,7 @@ class _Line(Record):
     @cached_property
     def headings(self) -> Sequence[str]:
         """The headings above the line, outermost first, perhaps with repeats."""
-        return (*self.chunk.heading_path, *_headings(self.chunk.text).path_over(self.at, self.at))
+        return _headings_above(self.chunk, self.at)
 
     @cached_property
     def day(self) -> date | None:
@@ -263,14 +263,16 @@ def _lines_about(chunk: Chunk, chunk_id: int, intent: Intent) -> Iterator[_Line]
         own = found.get(at, frozenset()) & intent.about
         if not texts[at] or HEADING.match(texts[at]) or not (own or in_headings):
             continue
-        line = _Line(chunk=chunk, chunk_id=chunk_id, at=at, own=own, terms=own, text=texts[at])
-        if in_headings:
-            over = (intent.finder.look(text).terms for text in line.headings)
-            line = replace(line, terms=intent.about & own.union(*over))
-        yield line
+        over = map(intent.finder.look, _headings_above(chunk, at) if in_headings else ())
+        terms = intent.about & own.union(*(above.terms for above in over))
+        yield _Line(chunk=chunk, chunk_id=chunk_id, at=at, own=own, terms=terms, text=texts[at])
 
 
-@lru_cache(maxsize=256)
+def _headings_above(chunk: Chunk, at: int) -> Sequence[str]:
+    return (*chunk.heading_path, *_headings(chunk.text).path_over(at, at))
+
+
+@lru_cache(maxsize=2048)  # the same notes are hits of many questions
 def _headings(text: str) -> Headings:
     return outline(text.split("\n") if "#" in text else ()).headings
 

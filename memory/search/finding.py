@@ -7,7 +7,8 @@ resembles it is about something else, so names that stand nowhere are looked up 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from concurrent.futures import CancelledError, Future
+from dataclasses import field, replace
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -94,9 +95,9 @@ class WordingResult(Record):
 
 
 def find(
-    snapshot: Snapshot, context: SearchContext, text: str, vector: Vector | None, count: int
+    snapshot: Snapshot, context: SearchContext, text: str, asked: Future[Vector | None] | None, count: int
 ) -> WordingResult:
-    """The best `count` chunks for one wording."""
+    """The best `count` chunks for one wording, whose vector was `asked` for; words are read meanwhile."""
     hybrid, embedder = context.settings.hybrid, context.embedder
     # "Where do I live?" asks about the owner, as notes say. A word that is in no note would weigh most.
     speaker = frozenset() if "owner" in text.lower() else speaker_words(text)
@@ -107,23 +108,27 @@ def find(
     query = match_query(text, days)
     if query is not None:
         query = with_unknown_words(query, snapshot.is_known)
+    finder = Finder(query, for_last=speaker) if query is not None else None
+    words = _Words()
+    if query is not None and finder is not None and hybrid.enabled and asked is not None and not asked.done():
+        words = _read_words(snapshot, context, query, finder)
+    absent = absent_names(snapshot, query, context.scope) if query is not None else AbsentNames()
     meta = snapshot.meta()
     has_chunks = snapshot.chunk_count() > 0
+    vector = _answer(asked)
     degraded = _degraded(embedder, meta, vector, snapshot.dimensions(), has_chunks=has_chunks)
     scale = stored_scale(meta, embedder.key if embedder is not None else "")
     bare = None if degraded else vector
     vector = scale.centered(bare) if bare is not None else None
-    finder = Finder(query, for_last=speaker) if query is not None else None
-    found = _candidates(snapshot, context, query, vector)
+    found = _candidates(snapshot, context, query, vector, words.scores)
     if bare is not None:
         is_measured = embedder is not None and embedder.language_part is not None
         related = _related(snapshot, found, scale, bare, embedder)
         found = replace(found, related=related, is_measured=is_measured)
-    absent = absent_names(snapshot, query, context.scope) if query is not None else AbsentNames()
     if days or hybrid.temporal_decay.enabled:
         found = replace(found, places=snapshot.places(list(found.ids)))
     if finder is not None and _by_words(context, vector):
-        found = _with_evidence(snapshot, finder, found)
+        found = _with_evidence(snapshot, finder, found, words.texts)
     facts = QueryFacts(
         term_counts=snapshot.counts_of(finder.atoms) if finder is not None else None,
         days=days,
@@ -169,20 +174,50 @@ def _degraded(
     return ""
 
 
+class _Words(Record):
+    """What was found by words before the vector was there: BM25, if it was looked for, and texts."""
+
+    scores: Scores | None = None
+    texts: Mapping[int, str] = field(default_factory=dict)
+
+
+def _read_words(snapshot: Snapshot, context: SearchContext, query: MatchQuery, finder: Finder) -> _Words:
+    scores = snapshot.lexical(query, limit=_pool_size(context), scope=context.scope)
+    texts = snapshot.texts(list(scores))
+    for text in texts.values():
+        finder.look(text)  # it remembers what it sees
+    return _Words(scores=scores, texts=texts)
+
+
+def _answer(asked: Future[Vector | None] | None) -> Vector | None:
+    try:
+        return asked.result() if asked is not None else None
+    except CancelledError:  # the engine closes
+        return None
+
+
+def _pool_size(context: SearchContext) -> int:
+    hybrid = context.settings.hybrid
+    if hybrid.fusion == "seed":
+        return min(200, max(1, context.max_results * hybrid.candidate_multiplier))
+    return max(POOL, context.max_results)
+
+
 def _candidates(
-    snapshot: Snapshot, context: SearchContext, query: MatchQuery | None, vector: Vector | None
+    snapshot: Snapshot,
+    context: SearchContext,
+    query: MatchQuery | None,
+    vector: Vector | None,
+    words: Scores | None,
 ) -> Candidates:
-    hybrid, scope = context.settings.hybrid, context.scope
-    literal = hybrid.fusion == "seed"
-    pool = max(POOL, context.max_results)
-    if literal:
-        pool = min(200, max(1, context.max_results * hybrid.candidate_multiplier))
-    by_words = query is not None and _by_words(context, vector)
+    pool, scope = _pool_size(context), context.scope
     by_vector = snapshot.begin_nearest(vector, limit=pool, scope=scope) if vector is not None else dict
-    words = snapshot.lexical(query, limit=pool, scope=scope) if query is not None and by_words else {}
+    if words is None:
+        by_words = query is not None and _by_words(context, vector)
+        words = snapshot.lexical(query, limit=pool, scope=scope) if query is not None and by_words else {}
     nearest: Scores = by_vector()
     cosines = nearest
-    if vector is not None and not literal:
+    if vector is not None and context.settings.hybrid.fusion != "seed":
         others = snapshot.cosines(vector, [item for item in words if item not in nearest])
         cosines = {**nearest, **others}
     return Candidates(words=words, nearest=nearest, cosines=cosines, evidence={})
@@ -203,7 +238,9 @@ def _by_words(context: SearchContext, vector: Vector | None) -> bool:
     return vector is None or context.settings.hybrid.enabled
 
 
-def _with_evidence(snapshot: Snapshot, finder: Finder, found: Candidates) -> Candidates:
+def _with_evidence(
+    snapshot: Snapshot, finder: Finder, found: Candidates, known: Mapping[int, str]
+) -> Candidates:
     ids = list(found.ids)
     names: dict[int, str] = {}
     if snapshot.chunk_count() < FEW_CHUNKS:
@@ -212,7 +249,7 @@ def _with_evidence(snapshot: Snapshot, finder: Finder, found: Candidates) -> Can
         texts: Mapping[int, str] = {at: chunk.text for at, chunk in chunks.items()}
         names = {at: _names(chunk) for at, chunk in chunks.items()}
     else:
-        texts = snapshot.texts(ids)
+        texts = {**known, **snapshot.texts([at for at in ids if at not in known])}
     evidence = {at: finder.look(texts[at]) for at in ids}
     for at, name in names.items():
         evidence[at] = evidence[at]._replace(terms=evidence[at].terms | finder.look(name).terms)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from nacre.memory.contracts.records import Chunk, SearchHit, SearchReport, Superseded, citation
@@ -79,11 +80,11 @@ async def search(read: SnapshotReader, context: SearchContext) -> SearchReport:
     wordings = tuple(dict.fromkeys(text for text in texts if text))[:MAX_WORDINGS]
     if not wordings or not context.scope.sources:
         return SearchReport(hits=(), mode="none")
-    vectors: list[Vector | None] = [None] * len(wordings)
+    vectors: list[Future[Vector | None]] = []
     if context.embedder is not None:
         bare = (quotation(wording) or wording for wording in wordings)
-        vectors = list(await asyncio.gather(*map(context.embedder.vectors.vector, bare)))
-    pairs = tuple(zip(wordings, vectors, strict=True))
+        vectors = await asyncio.gather(*map(context.embedder.vectors.asked, bare))
+    pairs = tuple(zip_longest(wordings, vectors))
     if context.reranking is None:
         return await read(lambda snapshot: _report(context, _pool(snapshot, context, pairs)))
     pool = await read(lambda snapshot: _pool(snapshot, context, pairs))
@@ -94,12 +95,14 @@ async def search(read: SnapshotReader, context: SearchContext) -> SearchReport:
     return await asyncio.to_thread(_report, context, pool)
 
 
-def _pool(snapshot: Snapshot, context: SearchContext, wordings: Sequence[tuple[str, Vector | None]]) -> _Pool:
+def _pool(
+    snapshot: Snapshot, context: SearchContext, wordings: Sequence[tuple[str, Future[Vector | None] | None]]
+) -> _Pool:
     mmr, wanted = context.settings.hybrid.mmr, context.max_results
     count = max(wanted, DIVERSE_POOL) if mmr.enabled else wanted + MOST_REPEATED
     if context.reranking is not None:
         count = max(count, context.reranking.candidates)
-    found = [find(snapshot, context, text, vector, count) for text, vector in wordings]
+    found = [find(snapshot, context, text, asked, count) for text, asked in wordings]
     best, places = best_of([one.ranked for one in found], count)
     chunks = snapshot.chunks([item.chunk_id for item in best])
     found_by = {chunk_id: found[place] for chunk_id, place in places.items()}

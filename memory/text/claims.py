@@ -122,6 +122,11 @@ class Claim:
         return {thing: value for thing, value in values if thing and value}
 
     @cached_property
+    def kind(self) -> str:
+        """The kind of the value behind "is", told by its first words."""
+        return _kind(self._bare)
+
+    @cached_property
     def asks_about_past(self) -> bool:
         """Whether a question is in the past tense, or asks for a time or for what was before."""
         if any(sign in self._folded for sign in _table("asks about the past, among characters")):
@@ -239,7 +244,7 @@ def addresses(line: str, subject: str = "") -> tuple[Address, ...]:
         if (stated or is_none) and about and not about <= {stem(word) for word in (*NO_KEYS, *_EVENTS)}:
             about.update(map(stem, _TOKEN.findall(fold(subject))))
             is_denied = any(map(is_not, value))
-            kind = "" if has_label else _kind(claim._bare)
+            kind = "" if has_label else claim.kind
             # "Anna's car is old" does not say that it is not red, unlike "Anna's favorite color is blue".
             has_one = claim.is_change or any(map(_HAS_ONE.search, thing))
             only_adds = kind == _STATE and not has_one
@@ -256,7 +261,6 @@ def addresses(line: str, subject: str = "") -> tuple[Address, ...]:
 
 
 def _kind(bare: str) -> str:
-    """The kind of the value behind "is", told by its first words."""
     tokens = _TOKEN.findall(bare)
     at = next((at for at, word in enumerate(tokens) if fold(word) in _table("is")), len(tokens))
     skipped = (_table("beside a thing") | _table("is different")) - _INDEFINITE
@@ -301,7 +305,7 @@ def has_other_value(newer: Claim, older: Claim) -> bool:
     Who is allergic to cats may still be allergic to nuts.
     """
     both = older.values.keys() & newer.values.keys()
-    only_adds = not newer.is_change and _kind(newer._bare) in (_STATE, _SORT)
+    only_adds = bool(both) and not newer.is_change and newer.kind in (_STATE, _SORT)
     return any(
         not (older.values[thing] <= newer.values[thing] or newer.values[thing] <= older.values[thing])
         for thing in both

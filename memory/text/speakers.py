@@ -75,9 +75,10 @@ def lines_of_assistants(texts: Mapping[int, str], paths: Callable[[], Mapping[in
     by whoever does not speak next. `paths` gives the files of the texts; it is called if an assistant speaks.
     """
     said = {at: _said(text) for at, text in texts.items()}
-    spoken = Counter[_Who]()
+    spoken: dict[_Who, int] = {}
     for counts in said.values():
-        spoken.update(counts)
+        for who, count in counts.items():
+            spoken[who] = spoken.get(who, 0) + count
     assistants = {form for form, _, role in spoken if role == "assistant"}
     people = {
         (form, name)

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 
 from nacre.memory.contracts.embedder import Embedder, EmbedderFacts, EmbeddingFailed, in_use
 
@@ -62,6 +63,18 @@ class QueryVectors:
             return None
         vector = task.result()
         return vector if len(vector) else None
+
+    async def asked(self, text: str) -> Future[Sequence[float] | None]:
+        """The result of `vector`, which may still be on its way if this process computes it.
+
+        Another thread may wait for it. An embedder elsewhere has answered: a search must not keep the index
+        open until a server does.
+        """
+        if in_use(self._embedder).facts.in_process:
+            return asyncio.run_coroutine_threadsafe(self.vector(text), asyncio.get_running_loop())
+        answered: Future[Sequence[float] | None] = Future()
+        answered.set_result(await self.vector(text))
+        return answered
 
     async def close(self) -> None:
         tasks = list(self._running.values())
