@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import statistics
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -78,9 +79,9 @@ async def recorded(workspace: Workspace, index: Path) -> list[Recorded]:
     found: list[tuple[WordingResult, Mapping[int, Chunk]]] = []
 
     def find_and_keep(
-        snapshot: Snapshot, context: SearchContext, text: str, vector: Vector | None, count: int
+        snapshot: Snapshot, context: SearchContext, text: str, asked: Future[Vector | None] | None, count: int
     ) -> WordingResult:
-        one = find(snapshot, context, text, vector, count)
+        one = find(snapshot, context, text, asked, count)
         found.append((one, snapshot.chunks(list(one.candidates.ids))))
         return one
 

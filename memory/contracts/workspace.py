@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from nacre.memory.contracts.notes import NoteBytes, NoteListing, NoteWatch, WantedNotes
 from nacre.record import Record
@@ -64,7 +64,7 @@ ReadFailed: TypeAlias = OSError | PathOutsideRoot
 """Why a file cannot be read; `FileNotFoundError` if it does not exist."""
 
 
-class FolderEntry(Record):
+class FolderEntry(NamedTuple):
     """An entry of a folder. The size and time of folders are 0. Links are not followed."""
 
     name: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from dataclasses import field, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -109,26 +109,13 @@ def find(
     if query is not None:
         query = with_unknown_words(query, snapshot.is_known)
     finder = Finder(query, for_last=speaker) if query is not None else None
-    words = _Words()
-    if query is not None and finder is not None and hybrid.enabled and asked is not None and not asked.done():
-        words = _read_words(snapshot, context, query, finder)
-    absent = absent_names(snapshot, query, context.scope) if query is not None else AbsentNames()
-    meta = snapshot.meta()
-    has_chunks = snapshot.chunk_count() > 0
-    vector = _answer(asked)
-    degraded = _degraded(embedder, meta, vector, snapshot.dimensions(), has_chunks=has_chunks)
-    scale = stored_scale(meta, embedder.key if embedder is not None else "")
-    bare = None if degraded else vector
-    vector = scale.centered(bare) if bare is not None else None
-    found = _candidates(snapshot, context, query, vector, words.scores)
-    if bare is not None:
-        is_measured = embedder is not None and embedder.language_part is not None
-        related = _related(snapshot, found, scale, bare, embedder)
-        found = replace(found, related=related, is_measured=is_measured)
-    if days or hybrid.temporal_decay.enabled:
-        found = replace(found, places=snapshot.places(list(found.ids)))
-    if finder is not None and _by_words(context, vector):
-        found = _with_evidence(snapshot, finder, found, words.texts)
+    words: Scores | None = None
+    texts: Mapping[int, str] = {}
+    absent = AbsentNames()
+    if query is not None and finder is not None:
+        if hybrid.enabled and asked is not None and not asked.done():
+            words, texts = _read_words(snapshot, context, query, finder)
+        absent = absent_names(snapshot, query, context.scope)
     facts = QueryFacts(
         term_counts=snapshot.counts_of(finder.atoms) if finder is not None else None,
         days=days,
@@ -138,12 +125,29 @@ def find(
         is_absent=absent.asks_for_them,
         is_implied=bool(speaker),
     )
+    intent = intent_of(text, finder, days, rest, facts.term_counts or ()) if finder is not None else None
+    meta, dimensions, has_chunks = snapshot.meta(), snapshot.dimensions(), facts.chunk_count > 0
+    scale = stored_scale(meta, embedder.key if embedder is not None else "")
+    # Nothing above needs the vector, which takes as long.
+    bare = _answer(asked)
+    if degraded := _degraded(embedder, meta, bare, dimensions, has_chunks=has_chunks):
+        bare = None
+    vector = scale.centered(bare) if bare is not None else None
+    found = _candidates(snapshot, context, query, vector, words)
+    if bare is not None:
+        is_measured = embedder is not None and embedder.language_part is not None
+        related = _related(snapshot, found, scale, bare, embedder)
+        found = replace(found, related=related, is_measured=is_measured)
+    if days or hybrid.temporal_decay.enabled:
+        found = replace(found, places=snapshot.places(list(found.ids)))
+    if finder is not None and _by_words(context, vector):
+        found = _with_evidence(snapshot, finder, found, texts)
     return WordingResult(
         ranked=rank(found, facts, hybrid, count=count, min_score=context.min_score, now=context.now),
         candidates=found,
         facts=facts,
         finder=finder,
-        intent=intent_of(text, finder, days, rest, facts.term_counts or ()) if finder is not None else None,
+        intent=intent,
         absent=absent.names if has_chunks else (),
         degraded=degraded,
         has_vector=vector is not None,
@@ -174,19 +178,15 @@ def _degraded(
     return ""
 
 
-class _Words(Record):
-    """What was found by words before the vector was there: BM25, if it was looked for, and texts."""
-
-    scores: Scores | None = None
-    texts: Mapping[int, str] = field(default_factory=dict)
-
-
-def _read_words(snapshot: Snapshot, context: SearchContext, query: MatchQuery, finder: Finder) -> _Words:
+def _read_words(
+    snapshot: Snapshot, context: SearchContext, query: MatchQuery, finder: Finder
+) -> tuple[Scores, Mapping[int, str]]:
+    # BM25 of the best chunks and their texts; the finder remembers what it sees in them.
     scores = snapshot.lexical(query, limit=_pool_size(context), scope=context.scope)
     texts = snapshot.texts(list(scores))
     for text in texts.values():
-        finder.look(text)  # it remembers what it sees
-    return _Words(scores=scores, texts=texts)
+        finder.look(text)
+    return scores, texts
 
 
 def _answer(asked: Future[Vector | None] | None) -> Vector | None:

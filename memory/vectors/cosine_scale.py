@@ -55,6 +55,14 @@ class Subject(Record):
     @classmethod
     def of(cls, question: Sequence[float], language: LanguagePart) -> Subject:
         """The subject of a question, from its vector of length 1."""
+        if numpy := sys.modules.get("numpy"):  # a command's only search takes less than to import it
+            whole = numpy.subtract(question, language.questions)
+            directions = numpy.asarray(language.directions)
+            whole -= numpy.vecdot(directions, whole) @ directions
+            usual = float(
+                numpy.vecdot(whole, language.passages) / (numpy.sqrt(numpy.vecdot(whole, whole)) or 1.0)
+            )
+            return cls(vector=whole, usual=usual, related=language.related)
         vector = [*map(sub, question, language.questions)]
         shares = [_product(direction, vector) for direction in language.directions]
         for share, direction in zip(shares, language.directions, strict=True):

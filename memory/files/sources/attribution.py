@@ -249,9 +249,10 @@ def _with_marked_copies(hits: Sequence[SearchHit]) -> list[SearchHit]:
     }
     if not any(marks.values()):
         return list(hits)
+    days = {hit.path: day_in_path(hit.path) for hit in hits}
     lines = [each for hit in hits for each in _numbered(hit)]
     owned = [
-        (owner[1].casefold(), text, day_in_path(hit.path), marks[hit.citation].get(number))
+        (owner[1].casefold(), text, days[hit.path], marks[hit.citation].get(number))
         for hit, number, text in lines
         if (owner := _POSSESSIVE.search(text))
     ]
@@ -269,7 +270,7 @@ def _with_marked_copies(hits: Sequence[SearchHit]) -> list[SearchHit]:
         if mark is not None and other is None and day is not None and new.replaces(old)
     ]
     for hit, number, text in lines if changes else ():
-        told, folded = day_in_path(hit.path), text.casefold()
+        told, folded = days[hit.path], text.casefold()
         later = [change for change in changes if told and told <= change[3] and change[0] in folded]
         stems = claim_of(text).stems.keys() if later else frozenset()
         for _, was, now, _, mark in later:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -298,3 +300,60 @@ async def test_vectors_are_made_while_questions_get_none(tmp_path: Path) -> None
     embedder.is_busy = False
     await synced(tmp_path, embedder)
     assert scale_in(tmp_path) is not None
+
+
+class _Computing(WordEmbedder):
+    """Computes the vector of a question in this process, once it may."""
+
+    def __init__(self) -> None:
+        super().__init__(synonyms={"car": "automobile"})
+        self.facts = replace(self.facts, in_process=True)
+        self.may_answer = asyncio.Event()
+
+    async def embed_query(self, text: str) -> Sequence[float]:
+        """Waits until it may answer."""
+        await self.may_answer.wait()
+        return await super().embed_query(text)
+
+
+async def test_a_late_vector_finds_as_much_as_an_early_one(tmp_path: Path) -> None:
+    """Words are read while this process computes the vector; the hits and their scores are the same."""
+    workspace(tmp_path, NOTES)
+    embedder = _Computing()
+    engine = await open_engine(tmp_path, embedder=embedder)
+    embedder.may_answer.set()
+    await engine.sync(reason="cli")
+    await engine.search("soup")  # the first one reads the vectors from the file
+    embedder.may_answer.clear()
+
+    async with asyncio.timeout(60):
+        late = asyncio.create_task(engine.search("car of Lyon", explain=True, min_score=0))
+        await engine.sync(reason="cli")  # does not wait for the vector
+        assert not late.done()
+        embedder.may_answer.set()
+        found = await late
+    early = await engine.search("car of Lyon", explain=True, min_score=0)
+
+    assert found.mode == "hybrid"
+    assert found.hits
+    assert found.hits == early.hits
+    await engine.close()
+
+
+async def test_a_search_ends_when_its_engine_closes(tmp_path: Path) -> None:
+    """A question whose vector never comes is answered with words, and nobody waits for it."""
+    workspace(tmp_path, NOTES)
+    embedder = _Computing()
+    engine = await open_engine(tmp_path, embedder=embedder)
+    embedder.may_answer.set()
+    await engine.sync(reason="cli")
+    embedder.may_answer.clear()
+
+    async with asyncio.timeout(60):
+        search = asyncio.create_task(engine.search("lentil soup"))
+        await engine.sync(reason="cli")
+        await engine.close()
+        report = await search
+
+    assert report.mode == "lexical"
+    assert [hit.path for hit in report.hits] == ["memory/2026-02-11.md"]
