@@ -29,23 +29,23 @@ ROOMS = (
     "sessions",
 )
 LIMITS = {
-    "files: plain turn": 61,
-    "files: turn with memory_search": 85,
-    "files: turn with a flush": 78,
-    "files: /compact": 83,
-    "files: /status": 60,
-    "files: line of a chat to its delivery": 87,
+    "files: plain turn": 59,
+    "files: turn with memory_search": 79,
+    "files: turn with a flush": 72,
+    "files: /compact": 72,
+    "files: /status": 50,
+    "files: line of a chat to its delivery": 80,
     "depth: plain turn": 14,
     "files that one file imports": 70,
     "members that only forward": 15,
-    "lines: everything": 113_140,
-    "lines: core": 73_400,
+    "lines: everything": 113_090,
+    "lines: core": 73_240,
     "imports from the core into extensions": 0,
 }
 """The most that `--check` allows. A limit is lowered when it can be; only a feature may raise the lines.
 
-The loop's pool of threads is counted since 2026-11-29. Before, it was where a flow happened to begin its
-threads, so that `/compact` ran through 78 to 83 files.
+The loop's pool of threads is counted wherever it began. A flush and `/compact` run through 70 files, and
+through two more if the commit of the note begins before they end.
 """
 
 

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -189,10 +188,10 @@ def _leave_what_stays() -> None:
 
 async def _follow(invocation: Invocation, server: Server) -> None:
     from nacre.runtime.ledger.records import LedgerUnusable
-    from nacre.runtime.settings.config import SETTINGS_FILE
+    from nacre.runtime.settings.config import SETTINGS_FILE, file_stamp
 
     file = invocation.config.state_dir / SETTINGS_FILE
-    before = await asyncio.to_thread(_stamp, file)
+    before = await asyncio.to_thread(file_stamp, file)
     told: dict[tuple[str, str], tuple[str, str]] = {}
     kept: tuple[BridgeStatus, ...] | None = None
     while True:
@@ -203,7 +202,7 @@ async def _follow(invocation: Invocation, server: Server) -> None:
                 kept = statuses
         await asyncio.sleep(LOOK_SECONDS)
         _tell_changes(invocation, server, told)
-        now = await asyncio.to_thread(_stamp, file)
+        now = await asyncio.to_thread(file_stamp, file)
         if now != before:
             before = now
             invocation.say("The settings file has changed.", *await server.reload())
@@ -222,11 +221,3 @@ def _tell_changes(
             invocation.say(f"{status.line}.")
         else:
             invocation.warn(f"{status.line.rstrip('.')}. It is tried again.")
-
-
-def _stamp(file: Path) -> tuple[int, int] | None:
-    try:
-        facts = file.stat()
-    except OSError:
-        return None
-    return facts.st_mtime_ns, facts.st_size

@@ -36,7 +36,7 @@ from nacre.memory.files.proposals import ProposalFailed
 from nacre.memory.files.sources.sources import line_key
 from nacre.memory.text.chunker import day_in_path
 from nacre.memory.text.claims import Claim, is_not
-from nacre.memory.text.evidence import fold
+from nacre.memory.text.forms.spelling import fold
 from nacre.memory.text.forms.words import stop_words_for
 from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM
 from nacre.prompts import quoted, render

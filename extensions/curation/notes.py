@@ -18,7 +18,7 @@ from nacre.memory.files.sources.source import EVERYBODY, PRIVATE
 from nacre.memory.files.sources.sources import Sources, line_key
 from nacre.memory.text.chunker import day_in_path
 from nacre.memory.text.claims import NO_KEYS, Claim, has_other_value, subject_of
-from nacre.memory.text.evidence import fold
+from nacre.memory.text.forms.spelling import fold
 from nacre.memory.text.markdown_blocks import ITEM, prose_lines
 from nacre.memory.workspace.workspace import OLDER_NAMES
 from nacre.record import Record

@@ -16,7 +16,7 @@ from nacre.memory.files.sources.source import EVERYBODY, PRIVATE
 from nacre.memory.files.sources.sources import Sources, line_key
 from nacre.memory.text.chunker import day_in
 from nacre.memory.text.claims import Claim
-from nacre.memory.text.evidence import fold
+from nacre.memory.text.forms.spelling import fold
 from nacre.memory.workspace.workspace import MEMORY_FOLDER
 
 MAX_NAME_CHARS = 60

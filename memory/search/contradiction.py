@@ -26,8 +26,8 @@ from nacre.memory.text.claims import (
     says_otherwise,
 )
 from nacre.memory.text.days.query_dates import DayRange
-from nacre.memory.text.evidence import Finder, fold, stem
-from nacre.memory.text.forms.spelling import gram_run
+from nacre.memory.text.evidence import Finder
+from nacre.memory.text.forms.spelling import fold, gram_run, stem
 from nacre.memory.text.markdown_blocks import HEADING, ITEM, Headings, outline
 from nacre.memory.text.speakers import is_chat
 from nacre.record import Record

@@ -13,8 +13,7 @@ from itertools import islice
 
 from nacre.memory.contracts.records import Address
 from nacre.memory.text.days.day_words import WEEKDAYS
-from nacre.memory.text.evidence import fold, stem
-from nacre.memory.text.forms.spelling import gram_run, seamed
+from nacre.memory.text.forms.spelling import fold, gram_run, seamed, stem
 from nacre.memory.text.forms.words import (
     NAMED_STOP_WORDS,
     claim_words,

@@ -7,39 +7,27 @@ enough for all candidates of a search.
 from __future__ import annotations
 
 import math
-import re
-import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.text.forms.spelling import (
-    DIGITS,
     apart,
-    beginning,
     emoji_in,
     emoji_words,
+    fold,
     gram_run,
-    normalise,
     seamed,
+    stem,
     written_together,
 )
 from nacre.memory.text.lexical import HEX, term_atom
 from nacre.record import Record
 
-_SUFFIXES = (
-    *("ations", "ation", "ments", "ment", "ness", "ingly", "ings", "ing", "edly", "ies", "ied", "ers"),
-    *("er", "ed", "es", "ly", "s", "y", "e"),
-)
-_MIN_STEM = 3
 _HASH_CHARS = 7
 _LONG_STEM = 10
 _LONGEST_IN_COMPOUND = 12
-_COMBINING = re.compile("[\u0300-\u036f]+")
-_FOLDABLE = re.compile(
-    f"[{DIGITS}\u00aa-\u024f\u0300-\u036f\u0370-\u052f\u1e00-\u1fff\ufb00-\ufb06\uff00-\uffef]"
-)
 
 
 class TextEvidence(NamedTuple):
@@ -184,14 +172,6 @@ def _letter_at(text: str, at: int) -> bool:
     return 0 <= at < len(text) and text[at].isalnum()
 
 
-def fold(text: str) -> str:
-    """The text in lower case and without accents; line ends stay."""
-    if text.isascii() or not _FOLDABLE.search(text):
-        return text.lower()
-    decomposed = unicodedata.normalize("NFD", normalise(text).lower())
-    return unicodedata.normalize("NFC", _COMBINING.sub("", decomposed))
-
-
 @lru_cache(maxsize=2048)  # the same notes are candidates of many questions
 def _searchable(text: str) -> str:
     return seamed(fold(text))
@@ -205,19 +185,6 @@ def _with_other_forms(text: str) -> str:
 def _other_forms(line: str) -> Iterator[str]:
     yield from (number for _, number in written_together(line))
     yield from (word for emoji in emoji_in(line) for word in emoji_words(emoji))
-
-
-@lru_cache(maxsize=8192)
-def stem(word: str, *, inflected: bool = False) -> str:
-    """A word without a common English ending, or the beginning of a word in an `inflected` language."""
-    if inflected or not word.isascii():
-        return beginning(word) or word
-    if len(word) <= _MIN_STEM:
-        return word
-    for suffix in _SUFFIXES:
-        if word.endswith(suffix) and len(word) - len(suffix) >= _MIN_STEM:
-            return word[: -len(suffix)]
-    return word
 
 
 def counted(evidence: Collection[TextEvidence], term_count: int) -> list[int]:

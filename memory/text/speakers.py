@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import Literal, NamedTuple
 
-from nacre.memory.text.evidence import fold
+from nacre.memory.text.forms.spelling import fold
 from nacre.memory.text.forms.words import claim_words
 
 Role = Literal["person", "assistant", ""]

@@ -87,7 +87,7 @@ async def run_turn(
             return
         async with parts.locks.enter(route.key, on_wait=lambda text: emit(Warned(message=text))):
             session = await parts.turn.sessions.open(route)
-            shared = (*parts.turn.sessions.index.notices, *parts.upkeep.notices, *parts.history.notices)
+            shared = (*parts.turn.sessions.index.notices, *parts.upkeep.notices, *parts.turn.history.notices)
             parts.turn.notice_log.once("", shared, emit)
             parts.turn.notice_log.once(session.session_id, session.notices, emit)
             try:
@@ -105,7 +105,7 @@ async def run_turn(
                     reply = await run_outbound_hooks(hooks, chat, reply)
                 emit(turn.ending(reply))
             finally:
-                parts.history.turn_ended()
+                parts.turn.history.turn_ended()
                 parts.lifecycle.finish(route.key)
                 parts.upkeep.start_if_due(parts.running.keys)
     except asyncio.CancelledError:

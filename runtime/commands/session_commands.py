@@ -12,7 +12,6 @@ from nacre.runtime.commands.command import Command, CommandRun, Outcome, command
 from nacre.runtime.commands.conversation.branching import Rewound, fork, label, rewind
 from nacre.runtime.commands.conversation.changing import (
     begin_fresh,
-    compact,
     earlier_named,
     earlier_sessions,
     resume,
@@ -270,7 +269,7 @@ LABEL = _conversation_command(
 async def _compact(run: CommandRun) -> Outcome:
     if not run.turn.session.has_messages:
         return run.reply("⚙️ Compaction skipped: nothing has been said in this session yet.")
-    ended = await compact(run.turn, focus=run.rest)
+    ended = await run.turn.compact(focus=run.rest)
     return run.reply(compaction_text(ended, (await run.turn.window()).budget))
 
 

@@ -8,11 +8,6 @@ from typing import Any, TypeAlias, TypeVar
 from pydantic import BaseModel
 
 from nacre.record import Record
-from nacre.runtime.contracts.errors import ConfigError, ModelError
-from nacre.runtime.contracts.policy import ChatPolicy
-from nacre.runtime.settings.config import SETTINGS_FILE, Config, StateSettings
-from nacre.runtime.settings.disk.settings_file import emptied_notice, file_stamp
-from nacre.runtime.settings.disk.variables import values_unseen
 from nacre.runtime.settings.sections.section import written_name
 from nacre.runtime.settings.settings import Settings
 
@@ -132,54 +127,3 @@ def _section_at(section: type[BaseModel], name: str) -> type[BaseModel]:
     from nacre.runtime.settings.keys import section_below
 
     return section_below(section.model_fields[name].annotation) or section
-
-
-class SettingsInFile:
-    """The settings file's last content, and the changes that the owner has not been told about."""
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
-        """The settings with which the agent was opened."""
-        self._file = config.state_dir / SETTINGS_FILE
-        self._stamp = file_stamp(self._file)
-        self._seen: Settings = config.settings
-        self._untold: list[str] = []
-
-    def look(self, running: Settings) -> Settings | None:
-        """The settings for the next turn if the file has changed, otherwise `None`.
-
-        Invalid settings change nothing, and are reported.
-        """
-        stamp = file_stamp(self._file)
-        if stamp == self._stamp:
-            return None
-        self._stamp = stamp
-        if emptied := emptied_notice(self._file):
-            self._untold.append(emptied)
-            return None
-        try:
-            config = self.config
-            read = StateSettings(config.environment, config.state_dir, profile=config.profile)
-            now = read.of_agent(config.agent_id)
-        except ConfigError as error:
-            self._untold.append(f"The changed settings cannot be used, and the old ones hold: {error}")
-            return None
-        changes = taken_over(running, self._seen, now)
-        self._seen = now
-        self.config.daily_cap.usd = changes.settings.usage.daily_cap_usd
-        self._untold += changes.sentences
-        return changes.settings
-
-    def unseen(self, error: Exception) -> Exception:
-        """The error of a model, with values from variables replaced by the variables' names."""
-        if isinstance(error, ModelError) and error.args:
-            told = values_unseen(str(error.args[0]), self._file, self.config.environment)
-            error.args = (told, *error.args[1:])
-        return error
-
-    def to_tell(self, policy: ChatPolicy | None = None) -> tuple[str, ...]:
-        """Returns unreported sentences once; in a chat, only to the owner in private."""
-        if policy is not None and not (policy.is_owner and policy.is_private):
-            return ()
-        told, self._untold = tuple(self._untold), []
-        return told

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from nacre.record import Record
-from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.contracts.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
+    from nacre.runtime.contracts.policy import ChatPolicy
     from nacre.runtime.settings.disk.agent_folders import AgentFolders, StorageChoice
     from nacre.runtime.settings.disk.auth_profiles import AuthProfiles
     from nacre.runtime.settings.sections.agents import AgentsSettings
@@ -205,7 +206,6 @@ class StateSettings:
 
     def _stamps(self) -> tuple[object, object]:
         from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE
-        from nacre.runtime.settings.disk.settings_file import file_stamp
 
         return file_stamp(self._file), file_stamp(self._state / ENVIRONMENT_FILE)
 
@@ -481,3 +481,68 @@ def owners_path(text: str | None, home: Path) -> Path | None:
     if first.startswith("~"):
         raise ConfigError(f"The folder {text!r} names another user's home. Write the whole path out.")
     return Path(text.strip())
+
+
+def file_stamp(file: Path) -> tuple[int, int, int] | None:
+    """A value that changes when a file is written; `None` if there is no file."""
+    try:
+        facts = file.stat()
+    except OSError:
+        return None
+    return facts.st_mtime_ns, facts.st_size, facts.st_ino
+
+
+class SettingsInFile:
+    """The settings file's last content, and the changes that the owner has not been told about."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        """The settings with which the agent was opened."""
+        self._file = config.state_dir / SETTINGS_FILE
+        self._stamp = file_stamp(self._file)
+        self._seen: Settings = config.settings
+        self._untold: list[str] = []
+
+    def look(self, running: Settings) -> Settings | None:
+        """The settings for the next turn if the file has changed, otherwise `None`.
+
+        Invalid settings change nothing, and are reported.
+        """
+        stamp = file_stamp(self._file)
+        if stamp == self._stamp:
+            return None
+        self._stamp = stamp
+        from nacre.runtime.settings.changes import taken_over
+        from nacre.runtime.settings.disk.settings_file import emptied_notice
+
+        if emptied := emptied_notice(self._file):
+            self._untold.append(emptied)
+            return None
+        try:
+            config = self.config
+            read = StateSettings(config.environment, config.state_dir, profile=config.profile)
+            now = read.of_agent(config.agent_id)
+        except ConfigError as error:
+            self._untold.append(f"The changed settings cannot be used, and the old ones hold: {error}")
+            return None
+        changes = taken_over(running, self._seen, now)
+        self._seen = now
+        self.config.daily_cap.usd = changes.settings.usage.daily_cap_usd
+        self._untold += changes.sentences
+        return changes.settings
+
+    def unseen(self, error: Exception) -> Exception:
+        """The error of a model, with values from variables replaced by the variables' names."""
+        if isinstance(error, ModelError) and error.args:
+            from nacre.runtime.settings.disk.variables import values_unseen
+
+            told = values_unseen(str(error.args[0]), self._file, self.config.environment)
+            error.args = (told, *error.args[1:])
+        return error
+
+    def to_tell(self, policy: ChatPolicy | None = None) -> tuple[str, ...]:
+        """Returns unreported sentences once; in a chat, only to the owner in private."""
+        if policy is not None and not (policy.is_owner and policy.is_private):
+            return ()
+        told, self._untold = tuple(self._untold), []
+        return told

@@ -295,8 +295,8 @@ class ToolGuard(Protocol):
 class Toolbox:
     """A fixed set of tools with unique names. A call that takes longer than `timeout_seconds` is stopped.
 
-    `guard` runs before and after each call. `image_problem` returns why an image is not shown to the model,
-    or an empty string.
+    `guard` returns what runs before and after each call. `image_problem` returns why an image is not shown
+    to the model, or an empty string.
     """
 
     def __init__(
@@ -305,7 +305,7 @@ class Toolbox:
         *,
         now_ms: Callable[[], int],
         timeout_seconds: float | None = None,
-        guard: ToolGuard | None = None,
+        guard: Callable[[], ToolGuard] | None = None,
         image_problem: Callable[[Image], str] = lambda _image: "this model is shown none",
     ) -> None:
         self._tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
@@ -352,7 +352,7 @@ class Toolbox:
         message = self._message(call, text, images, is_error=is_error)
         outcome = ToolOutcome(message=message, summary=summary, error=raised, is_answer=is_answer)
         if self._guard is not None:
-            await self._guard.after(call, outcome)
+            await self._guard().after(call, outcome)
         return outcome
 
     async def _output(self, call: ToolCall, scope: CallScope) -> ToolOutput:
@@ -373,7 +373,7 @@ class Toolbox:
                 "Correct them and call it again."
             ) from error
         if self._guard is not None:
-            scope = replace(scope, is_approved=await self._guard.before(call, tool, arguments))
+            scope = replace(scope, is_approved=await self._guard().before(call, tool, arguments))
         seconds = self._timeout_seconds if tool.timeout_seconds is None else tool.timeout_seconds
         deadline = asyncio.timeout(seconds)
         try:

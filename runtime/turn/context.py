@@ -125,7 +125,7 @@ class TurnContext:
             tools,
             now_ms=self._session.now_ms,
             timeout_seconds=self._parts.settings.agent.tool_timeout_seconds,
-            guard=self.guard,
+            guard=lambda: self.guard,
             image_problem=self._image_problem,
         )
 

@@ -170,7 +170,7 @@ def _names_topic(words: str, line: str) -> bool:
 
 def reminder_text(due: Sequence[str]) -> str:
     """What the model is told of reminders, at the tail of its request."""
-    return render("tail/reminders", text=quoted("\n".join(due))) if due else ""
+    return render("tail/reminders", text=quoted("\n".join(due)))
 
 
 async def tick_reminders(parts: TurnParts, due: Sequence[str]) -> None:

@@ -86,9 +86,9 @@ async def summary_of(
         ModelError: no model gave one; the last model's failure, with the reasons of all.
     """
     problems: list[str] = []
-    failure: ModelError = BadModelReply("There is no model to ask for a summary.")
+    failures: list[ModelError] = []
     for model in (*models, extractor):
-        if model is extractor and not _is_unusable(failure, must_shrink=must_shrink):
+        if model is extractor and failures and not _is_unusable(failures[-1], must_shrink=must_shrink):
             break
         summariser = Summariser(
             model, instructions=instructions, count_tokens=count_tokens, now_ms=now_ms, partial=partial
@@ -97,7 +97,7 @@ async def summary_of(
             text = await summariser.summarise(plan)
         except ModelError as error:
             log.warning("no summary from %s: %s", model.name, error)
-            failure = error
+            failures.append(error)
             problems.append(f"{model.name}: {error}" if len(models) > 1 else str(error))
         else:
             return Summary(
@@ -106,7 +106,8 @@ async def summary_of(
                 is_extract=model is extractor,
                 problem=" ".join(problems),
             )
-    raise type(failure)(" ".join(problems), detail=failure.detail) from failure
+    last = failures[-1]
+    raise type(last)(" ".join(problems), detail=last.detail) from last
 
 
 def summary_models(

@@ -26,7 +26,7 @@ from nacre.runtime.contracts.errors import (
     TurnTimedOut,
     UsageLimitReached,
 )
-from nacre.runtime.contracts.events import Emit, MessageJoined, ReplyReady, Silence, Warned
+from nacre.runtime.contracts.events import CompactionEnded, Emit, MessageJoined, ReplyReady, Silence, Warned
 from nacre.runtime.contracts.inbound import Attachment, Quoted, Reply, Trigger
 from nacre.runtime.contracts.model import ModelParameters, ModelRequest, takes_images
 from nacre.runtime.contracts.silence import is_silent, without_token
@@ -235,6 +235,18 @@ class Turn:
         if self.session.flushes.has_unflushed_messages:
             await (await self.window()).flush_before_leaving()
 
+    async def compact(self, *, focus: str = "") -> CompactionEnded:
+        """Saves notes, then replaces old history with a summary; `focus` says what it must keep.
+
+        The result's `problem` says why nothing was replaced; the history is then unchanged.
+
+        Raises:
+            SessionError: the disk refused.
+        """
+        window = await self.window()
+        await window.flush_before_leaving()
+        return await window.compact("manual", focus=focus)
+
     async def window(self) -> Window:
         """The session's window, as the model that is asked first has it."""
         if self._window is None:
@@ -249,7 +261,7 @@ class Turn:
                 await self._asked_first(),
                 self.emit,
                 words=self.words,
-                reminders=reminder_text(self._reminders),
+                reminders=reminder_text(self._reminders) if self._reminders else "",
                 pause=lambda: paused(self._deadline),
                 run_sub_agent=partial(self.parts.run_sub_agent, self),
             )

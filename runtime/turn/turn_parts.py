@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeAlias, TypedDict
 
 from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.proposals import ReviewQueue
 from nacre.memory.files.sources.sources import Sources
+from nacre.memory.workspace.history.history_keeper import HistoryKeeper
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, NewId
 from nacre.runtime.contracts.errors import ConfigError, OutputInvalid
@@ -28,6 +30,8 @@ from nacre.runtime.turn.output import Output, TypeForm, output_of
 from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent, chosen_names, listed_tools
 from nacre.runtime.turn.system_prompt import PromptParts, SystemPrompts
 from nacre.sessions.contracts.messages import Usage
+
+log = logging.getLogger(__name__)
 
 
 class CallOptions(TypedDict, total=False):
@@ -119,8 +123,8 @@ class TurnParts(Record):
     `flush_model` replace these models for summaries and flushes, unless they are `None`. `offline` extracts
     notes and summaries where no model can be asked. `count_tokens` may load a table, so it is called on a
     thread, and only near the lines of a window; `estimate_tokens` is for the rest. `sources` records who said
-    each line of the workspace, `review` holds the changes that wait for the owner, and `on_notes` is called
-    with the path of each file that a tool wrote. `tools` are the bot author's, `tool_sources` provide others.
+    each line of the workspace, `review` holds the changes that wait for the owner, and `history` commits what
+    was written. `tools` are the bot author's, `tool_sources` provide others.
     `run_sub_agent` returns the text that a sub-agent's task ended with. `sub_agent` is set in the turns of a
     sub-agent, `options` in those of a call with options.
     """
@@ -136,7 +140,7 @@ class TurnParts(Record):
     workspace: Workspace
     sources: Sources
     review: ReviewQueue
-    on_notes: Callable[[str], None]
+    history: HistoryKeeper
     voice_notes: VoiceNotes
     tools: tuple[AuthorTool, ...]
     tool_sources: tuple[ToolSource, ...]
@@ -157,6 +161,12 @@ class TurnParts(Record):
     def model(self) -> ChatModel:
         """The model that the owner chose; a fallback may answer instead."""
         return self.models.first.model
+
+    def on_notes(self, path: str) -> None:
+        """Is called with the path of each note that was written."""
+        log.info("%s was written", path)
+        self.history.notes_changed()
+        self.memory.notes_changed()
 
     def chat(self, session: OpenSession) -> ToolChat:
         """The session's chat as tools, hooks and prompt parts see it."""

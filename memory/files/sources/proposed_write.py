@@ -1,18 +1,13 @@
-"""A write that waits for the owner: its effect on a note, which writes wait, and why."""
+"""A write that waits for the owner: its effect on a note, and why it waits."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Protocol
 
-from nacre.memory.contracts.notes import CHATS_FOLDER, is_markdown
-from nacre.memory.files.sources.source import PRIVATE, Source, Writer
+from nacre.memory.files.sources.source import Source
 from nacre.record import Record
 
-_REVIEWED: frozenset[Writer] = frozenset({"flush", "hook"})
-_OPEN_NOTES = re.compile(r"memory/(?!facts\.md$).+", re.IGNORECASE)
-_OPEN_IN_OTHER_CHATS = (f"{CHATS_FOLDER}/", "people/")
 _NAME_CHARS = 60
 
 
@@ -67,35 +62,10 @@ class Reviewing(Protocol):
         ...
 
 
-def is_reviewed(source: Source) -> bool:
-    """Whether `memory.writes: "review"` makes text of this source wait: text from a flush, a hook or a
-    group."""
-    return source.written_by in _REVIEWED or source.audience != PRIVATE
-
-
-def is_open(write: ProposedWrite) -> bool:
-    """Whether a write is done at once although the session has heard words of others.
-
-    This holds for notes that no prompt includes and that only gain lines: daily logs and other notes below
-    `memory/`. A chat that is not private may also change its own notes and facts. Any other file can become a
-    rule, a fact, a skill or a setting: the files of the prompt, `memory/facts.md`, `bank/`, `skills/`, and
-    unknown names.
-    """
-    if write.source.audience != PRIVATE and write.path.startswith(_OPEN_IN_OTHER_CHATS):
-        return True
-    only_adds = write.is_append or (write.text is not None and _keeps_lines(write.before or "", write.text))
-    return only_adds and is_markdown(write.path) and bool(_OPEN_NOTES.fullmatch(write.path))
-
-
 def added_lines(write: ProposedWrite) -> tuple[str, ...]:
     """The lines that a write adds to its note."""
     before = frozenset((write.before or "").splitlines())
     return tuple(line for line in (write.text or "").splitlines() if line.strip() and line not in before)
-
-
-def removes_lines(write: ProposedWrite) -> bool:
-    """Whether a write removes or moves a line."""
-    return not write.is_append and not _keeps_lines(write.before or "", write.text or "")
 
 
 def names_of_others(sources: Sequence[Source]) -> str:
@@ -105,8 +75,3 @@ def names_of_others(sources: Sequence[Source]) -> str:
         who for source in sources for who in source.said_by if who not in ("owner", "assistant")
     )
     return ", ".join(" ".join(name.split())[:_NAME_CHARS] for name in (names or said))
-
-
-def _keeps_lines(before: str, after: str) -> bool:
-    left = iter(after.splitlines())
-    return all(line in left for line in before.splitlines())

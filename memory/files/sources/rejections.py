@@ -21,7 +21,7 @@ from contextlib import suppress
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES, WantedNotes, is_markdown
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
 from nacre.memory.files.sources.sources import SOURCES_FOLDER, Sources, line_key, values_in
-from nacre.memory.text.evidence import fold
+from nacre.memory.text.forms.spelling import fold
 
 FORMAT_VERSION = 1
 REJECTED_FILE = f"{SOURCES_FOLDER}/rejected.jsonl"

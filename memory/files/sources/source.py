@@ -149,7 +149,7 @@ def restated(line: str, said: Sequence[tuple[str, frozenset[str]]], heard: str) 
     line comes from them alone. A line denies something only if the text does.
     """
     from nacre.memory.text.claims import Claim, addresses  # slow, and only such a line needs it
-    from nacre.memory.text.evidence import fold, stem
+    from nacre.memory.text.forms.spelling import fold, stem
 
     claim, value = Claim(line), frozenset(word for each in addresses(line) for word in each.value)
     heard = fold(heard) if value else ""

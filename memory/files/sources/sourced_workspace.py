@@ -1,33 +1,36 @@
 """A workspace for one writer that stores the source of every line before the line itself.
 
-Everything that sessions write goes through it. It removes keys and passwords (`secrets.py`) and makes writes
-wait for the owner (`proposed_write.py`): words of others on their way into a file that can become a rule or a
-fact, and with `memory.writes: "review"` more. It leaves out what the owner rejected before (`rejections.py`).
+Everything that sessions write goes through it. It removes keys and passwords (`secrets.py`) and decides which
+writes wait for the owner (`proposed_write.py`): words of others on their way into a file that can become a
+rule or a fact, and with `memory.writes: "review"` more. It leaves out what the owner rejected before
+(`rejections.py`).
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 
-from nacre.memory.contracts.notes import MAX_NOTE_BYTES
+from nacre.memory.contracts.notes import CHATS_FOLDER, MAX_NOTE_BYTES, is_markdown
 from nacre.memory.contracts.workspace import Appended, Workspace
 from nacre.memory.files.sources.proposed_write import (
     ProposedWrite,
     WaitsForReview,
     added_lines,
-    is_open,
-    is_reviewed,
     names_of_others,
-    removes_lines,
 )
 from nacre.memory.files.sources.rejections import Wish, lift, rejected_lines
 from nacre.memory.files.sources.secrets import without_new_secrets
-from nacre.memory.files.sources.source import Source
+from nacre.memory.files.sources.source import PRIVATE, Source, Writer
 from nacre.memory.files.sources.sources import SourceOf, Sources, StoredSource
 
 log = logging.getLogger(__name__)
+
+_REVIEWED: frozenset[Writer] = frozenset({"flush", "hook"})
+_OPEN_NOTES = re.compile(r"memory/(?!facts\.md$).+", re.IGNORECASE)
+_OPEN_IN_OTHER_CHATS = (f"{CHATS_FOLDER}/", "people/")
 
 
 class SecretRefused(OSError):
@@ -169,11 +172,11 @@ class SourcedWorkspace:
             await self._sources.approve(write.path, added_lines(write), write.source)
             return
         review = self._sources.review
-        is_gated = review is not None and not is_open(write)
+        is_gated = review is not None and not _is_open(write)
         because = await self._foreign(write, [each.source for each in found]) if is_gated else ""
         if not because:
             await self._sources.store(found)
-        if review is not None and (because or (self._sources.reviews_all and is_reviewed(write.source))):
+        if review is not None and (because or (self._sources.reviews_all and _is_reviewed(write.source))):
             proposal_id = await review.propose(write)
             waiting = WaitsForReview(write.path, proposal_id, write.text or "", because=because)
             self._waits(waiting)
@@ -190,7 +193,7 @@ class SourcedWorkspace:
         if write.source.is_owners_word:
             return names_of_others(known) if len(known) == len(new_sources) else ""
         asks = self._is_owners_line
-        may_pass = asks is not None and write.text is not None and not removes_lines(write)
+        may_pass = asks is not None and write.text is not None and not _removes_lines(write)
         if asks is not None and may_pass and all([await asks(line) for line in added_lines(write)]):
             return ""
         return names_of_others((write.source, *known)) or "others"
@@ -210,3 +213,32 @@ class SourcedWorkspace:
 
 def _without(text: str, lines: Collection[str]) -> str:
     return "".join(line for line in text.splitlines(keepends=True) if line.rstrip("\r\n") not in lines)
+
+
+def _is_reviewed(source: Source) -> bool:
+    """Whether `memory.writes: "review"` makes text of this source wait: from a flush, a hook or a group."""
+    return source.written_by in _REVIEWED or source.audience != PRIVATE
+
+
+def _is_open(write: ProposedWrite) -> bool:
+    """Whether a write is done at once although the session has heard words of others.
+
+    This holds for notes that no prompt includes and that only gain lines: daily logs and other notes below
+    `memory/`. A chat that is not private may also change its own notes and facts. Any other file can become a
+    rule, a fact, a skill or a setting: the files of the prompt, `memory/facts.md`, `bank/`, `skills/`, and
+    unknown names.
+    """
+    if write.source.audience != PRIVATE and write.path.startswith(_OPEN_IN_OTHER_CHATS):
+        return True
+    only_adds = write.is_append or (write.text is not None and _keeps_lines(write.before or "", write.text))
+    return only_adds and is_markdown(write.path) and bool(_OPEN_NOTES.fullmatch(write.path))
+
+
+def _removes_lines(write: ProposedWrite) -> bool:
+    """Whether a write removes or moves a line."""
+    return not write.is_append and not _keeps_lines(write.before or "", write.text or "")
+
+
+def _keeps_lines(before: str, after: str) -> bool:
+    left = iter(after.splitlines())
+    return all(line in left for line in before.splitlines())

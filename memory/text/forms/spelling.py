@@ -42,6 +42,10 @@ _SPELLED = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": 
 # No umlaut: Steuer, neue, Quelle, Aue.
 _SPELLED_UMLAUT = re.compile("ae|oe|(?<![aeoq])ue")
 _DOUBLE_A = re.compile("aa")
+_COMBINING = re.compile("[\u0300-\u036f]+")
+_FOLDABLE = re.compile(
+    f"[{DIGITS}\u00aa-\u024f\u0300-\u036f\u0370-\u052f\u1e00-\u1fff\ufb00-\ufb06\uff00-\uffef]"
+)
 
 
 def normalise(text: str) -> str:
@@ -51,6 +55,14 @@ def normalise(text: str) -> str:
         return text
     text = unicodedata.normalize("NFKC", text)
     return text.translate(_FOLDS) if _FOLDED.search(text) else text
+
+
+def fold(text: str) -> str:
+    """The text in lower case and without accents; line ends stay."""
+    if text.isascii() or not _FOLDABLE.search(text):
+        return text.lower()
+    decomposed = unicodedata.normalize("NFD", normalise(text).lower())
+    return unicodedata.normalize("NFC", _COMBINING.sub("", decomposed))
 
 
 def spelled_out(word: str) -> Iterator[str]:
@@ -292,3 +304,23 @@ def beginning(word: str) -> str:
     if _SHORT_ENDED.fullmatch(word):
         return word[:-1]
     return word[: max(_LEAST_LETTERS, math.ceil(_KEPT * len(word)))]
+
+
+_SUFFIXES = (
+    *("ations", "ation", "ments", "ment", "ness", "ingly", "ings", "ing", "edly", "ies", "ied", "ers"),
+    *("er", "ed", "es", "ly", "s", "y", "e"),
+)
+_MIN_STEM = 3
+
+
+@lru_cache(maxsize=8192)
+def stem(word: str, *, inflected: bool = False) -> str:
+    """A word without a common English ending, or the beginning of a word in an `inflected` language."""
+    if inflected or not word.isascii():
+        return beginning(word) or word
+    if len(word) <= _MIN_STEM:
+        return word
+    for suffix in _SUFFIXES:
+        if word.endswith(suffix) and len(word) - len(suffix) >= _MIN_STEM:
+            return word[: -len(suffix)]
+    return word

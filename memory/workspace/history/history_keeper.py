@@ -41,12 +41,11 @@ class HistoryKeeper:
         within_seconds: float = COMMIT_SECONDS,
     ) -> None:
         self._workspace = workspace
-        self._within_seconds = within_seconds
-        self._state_dir = state_dir
-        folder = workspace.folder
-        self._health = (
-            None if folder is None or not commits else Health(Repository(folder, state_dir=state_dir))
-        )
+        self._health: Health | None = None
+        if commits and workspace.folder is not None:
+            self._health = Health(
+                Repository(workspace.folder, state_dir=state_dir, within_seconds=within_seconds)
+            )
         self._has_changes = False
         self._failed = False
         self._running: asyncio.Task[None] | None = None
@@ -76,15 +75,15 @@ class HistoryKeeper:
             await self._running
 
     def _begin(self) -> None:
-        if self._has_changes and (self._running is None or self._running.done()):
-            self._running = asyncio.create_task(self._commit())
+        if self._health is None or not self._has_changes:
+            return
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._commit(self._health))
 
-    async def _commit(self) -> None:
+    async def _commit(self, health: Health) -> None:
         while self._has_changes:
             self._has_changes = False
-            problem = await commit_notes(
-                self._workspace, state_dir=self._state_dir, within_seconds=self._within_seconds
-            )
+            problem = await health.commit(self._workspace)
             self._failed = bool(problem)
             if problem:
                 log.warning("the notes were not committed: %s", problem)
@@ -101,15 +100,7 @@ async def commit_notes(
     if folder is None:
         return "a git history needs a workspace that is a folder"
     repository = Repository(folder, state_dir=state_dir, within_seconds=within_seconds)
-    health = Health(repository)
-    try:
-        await asyncio.to_thread(_committed, repository, Sources(workspace))
-    except (GitFailed, FileBusy, OSError) as error:
-        problem = str(error).rstrip(".")
-        health.failed(problem)
-        return problem
-    health.worked()
-    return ""
+    return await Health(repository).commit(workspace)
 
 
 def _committed(repository: Repository, sources: Sources) -> None:
@@ -127,6 +118,17 @@ class Health:
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
         self._path = repository.git_dir.with_suffix(_PROBLEM)
+
+    async def commit(self, workspace: Workspace) -> str:
+        """Commits all changes of the notes, and records and returns why that failed, as a clause, or `""`."""
+        try:
+            await asyncio.to_thread(_committed, self._repository, Sources(workspace))
+        except (GitFailed, FileBusy, OSError) as error:
+            problem = str(error).rstrip(".")
+            self.failed(problem)
+            return problem
+        self.worked()
+        return ""
 
     def problem(self) -> str:
         """Why the last commit failed, as a clause; `""` if it did not."""

@@ -21,7 +21,7 @@ from nacre.memory.files.sources.source import Source
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.text.chunker import day_in, day_in_path
 from nacre.memory.text.claims import Claim, has_other_value
-from nacre.memory.text.evidence import fold
+from nacre.memory.text.forms.spelling import fold
 from nacre.memory.text.markdown_blocks import HEADING, ITEM, outline, prose_lines
 from nacre.memory.workspace.workspace import REMINDERS, daily_log_path
 from nacre.record import Record

@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from nacre.memory.contracts.facts import FactMemory
-from nacre.memory.workspace.history.history_keeper import HistoryKeeper
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.errors import TurnBroken
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.open_sessions.routing import SessionLocks
 from nacre.runtime.session_lifecycle.lifecycle import Lifecycle, Upkeep
-from nacre.runtime.settings.changes import SettingsInFile
+from nacre.runtime.settings.config import SettingsInFile
 from nacre.runtime.turn.loop import TurnBounds, UsageLimits
 from nacre.runtime.turn.turn_parts import TurnParts
 
@@ -110,7 +109,6 @@ class AgentParts:
     limits: UsageLimits | None
     running: Running
     facts: Callable[[], FactMemory]
-    history: HistoryKeeper
     settings_file: SettingsInFile
     closing: AsyncExitStack
 

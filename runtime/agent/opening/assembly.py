@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import cache, partial
@@ -38,8 +37,7 @@ from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.recall.open_memory import memory_home
 from nacre.runtime.session_lifecycle.lifecycle import Lifecycle, Upkeep
 from nacre.runtime.session_lifecycle.session_memory import SessionMemory
-from nacre.runtime.settings.changes import SettingsInFile
-from nacre.runtime.settings.config import Config
+from nacre.runtime.settings.config import Config, SettingsInFile
 from nacre.runtime.settings.disk.agent_folders import keep_private
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY
 from nacre.runtime.storage.storage import left_in_folder, open_skills, review_queue, storage_of
@@ -48,8 +46,6 @@ from nacre.runtime.tools.approvals.store import Approval
 from nacre.runtime.turn.system_prompt import PromptParts, SystemPrompts
 from nacre.runtime.turn.turn_parts import TurnParts
 from nacre.sessions.stores.store import SessionStore
-
-log = logging.getLogger(__name__)
 
 LOCK_WAIT_SECONDS = 600.0
 
@@ -135,7 +131,7 @@ def _first_name(given: AuthorParts) -> str:
 async def _assembled(config: Config, given: AuthorParts, world: World) -> AgentParts:
     settings, now, new_id = config.settings, world.now, world.new_id
     with_tools = with_servers(config, given)
-    opening = world.opening(with_tools, on_note=lambda path: on_notes(path))
+    opening = world.opening(with_tools, on_note=lambda path: turn.on_notes(path))
     given, commands, extension_notices = extended(given, opening)
     await asyncio.to_thread(keep_private, config.state_dir, config.folders)
     workspace, workspace_notices = await _workspace(config)
@@ -151,8 +147,6 @@ async def _assembled(config: Config, given: AuthorParts, world: World) -> AgentP
         count_tokens=count_tokens,
     )
     memory, of_engine = await open_memory_slot(config, given, world, commands)
-    history = _history(config, workspace, world)
-    on_notes = partial(_on_notes, history, memory)
     store = storage_of(config).sessions(now=now, new_id=new_id)
     world.closing.push_async_callback(store.close)
     locks = SessionLocks(store, sleep=asyncio.sleep, wait_seconds=LOCK_WAIT_SECONDS)
@@ -164,7 +158,7 @@ async def _assembled(config: Config, given: AuthorParts, world: World) -> AgentP
         offline=offline,
         memory=memory,
         workspace=workspace,
-        on_notes=on_notes,
+        history=_history(config, workspace, world),
         tools=given.tools,
         tool_sources=tuple(world.tool_source(with_tools, make) for make in given.tool_sources),
         run_sub_agent=SubAgents(given.tools, chosen=chosen, locks=locks, running=running, world=world).run,
@@ -187,7 +181,6 @@ async def _assembled(config: Config, given: AuthorParts, world: World) -> AgentP
         limits=given.limits,
         running=running,
         facts=cache(lambda: given.facts or load_facts(opening)),
-        history=history,
         settings_file=SettingsInFile(config),
         closing=world.closing,
     )
@@ -248,12 +241,6 @@ def _history(config: Config, workspace: Workspace, world: World) -> HistoryKeepe
     history = HistoryKeeper(workspace, commits=commits, state_dir=config.state_dir)
     world.closing.push_async_callback(history.close)
     return history
-
-
-def _on_notes(history: HistoryKeeper, memory: MemorySlot, path: str) -> None:
-    log.info("%s was written", path)
-    history.notes_changed()
-    memory.notes_changed()
 
 
 async def _workspace(config: Config) -> tuple[Workspace, tuple[str, ...]]:

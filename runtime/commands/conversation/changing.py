@@ -1,11 +1,10 @@
-"""Starting, resuming and compacting the session of a key."""
+"""Starting and resuming the session of a key."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels, NamedModel
-from nacre.runtime.contracts.events import CompactionEnded
 from nacre.runtime.contracts.inbound import Attachment, Quoted
 from nacre.runtime.open_sessions.open_session import OpenSession
 from nacre.runtime.session_lifecycle.lifecycle import Lifecycle
@@ -111,16 +110,3 @@ async def resume(turn: Turn, earlier: StoredSession) -> OpenSession:
 
     await turn.parts.sessions.index.edit(switched)
     return await turn.parts.sessions.open(session.route)
-
-
-async def compact(turn: Turn, *, focus: str = "") -> CompactionEnded:
-    """Saves notes, then replaces old history with a summary; `focus` says what it must keep.
-
-    The result's `problem` says why nothing was replaced; the history is then unchanged.
-
-    Raises:
-        SessionError: the disk refused.
-    """
-    window = await turn.window()
-    await window.flush_before_leaving()
-    return await window.compact("manual", focus=focus)

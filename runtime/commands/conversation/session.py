@@ -10,7 +10,6 @@ from nacre.record import Record
 from nacre.runtime.commands.conversation.branching import Rewound, fork, label, rewind
 from nacre.runtime.commands.conversation.changing import (
     begin_fresh,
-    compact,
     earlier_named,
     earlier_sessions,
     resume,
@@ -195,7 +194,7 @@ class Session:
 
         The result's `problem` says why nothing was replaced, if so.
         """
-        return await self._run(lambda turn: compact(turn, focus=focus))
+        return await self._run(lambda turn: turn.compact(focus=focus))
 
     async def new(self, *, model: str = "") -> None:
         """Ends the session, saves its notes, and starts a new one. A session without messages stays.

@@ -53,6 +53,10 @@ class OfflineModel:
     `now_ms` gives milliseconds since the epoch, `new_id` the ids of tool calls.
     """
 
+    name = f"{PROVIDER}/{MODEL}"
+    context_window_tokens = CONTEXT_WINDOW_TOKENS
+    """The window for the budget. The responder itself has no limit."""
+
     def __init__(
         self, now_ms: Callable[[], int], new_id: Callable[[], str], count_tokens: Callable[[str], int]
     ) -> None:
@@ -60,16 +64,6 @@ class OfflineModel:
         self._new_id = new_id
         self._count_tokens = count_tokens
         self._barren: Barren = {}
-
-    @property
-    def name(self) -> str:
-        """`offline/extractive`."""
-        return f"{PROVIDER}/{MODEL}"
-
-    @property
-    def context_window_tokens(self) -> int:
-        """The window for the budget. The responder itself has no limit."""
-        return CONTEXT_WINDOW_TOKENS
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | AssistantMessage]:
         """Streams the answer in pieces of about a word, then the whole message."""

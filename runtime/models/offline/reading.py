@@ -14,7 +14,8 @@ from functools import cache, cached_property
 from typing import Literal, TypeAlias
 
 from nacre.memory.contracts.words import MatchQuery
-from nacre.memory.text.evidence import Finder, fold
+from nacre.memory.text.evidence import Finder
+from nacre.memory.text.forms.spelling import fold
 from nacre.memory.text.forms.words import stop_words_for
 from nacre.memory.text.lexical import match_query
 from nacre.prompts import render

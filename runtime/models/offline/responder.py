@@ -19,7 +19,8 @@ from itertools import chain, islice, zip_longest
 from typing import Any, TypeAlias
 
 from nacre.memory.text.days.day_words import DAY_WORDS
-from nacre.memory.text.evidence import Finder, fold
+from nacre.memory.text.evidence import Finder
+from nacre.memory.text.forms.spelling import fold
 from nacre.memory.text.forms.words import stop_words_for
 from nacre.memory.text.snippet import GAP
 from nacre.record import Record

@@ -82,15 +82,6 @@ def unfilled_settings(file: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     return raw, tuple(dict.fromkeys(named))
 
 
-def file_stamp(file: Path) -> tuple[int, int, int] | None:
-    """A value that changes when a file is written; `None` if there is no file."""
-    try:
-        facts = file.stat()
-    except OSError:
-        return None
-    return facts.st_mtime_ns, facts.st_size, facts.st_ino
-
-
 def other_files_notice(file: Path) -> list[str]:
     """A sentence about settings under other names beside the file, if there are any."""
     others = [name for name in OTHER_FILES if file.with_name(name).exists()]

@@ -10,8 +10,8 @@ from nacre.runtime.contracts.errors import SpendingCapReached
 from nacre.runtime.contracts.events import Event, ReplyReady, Warned
 from nacre.runtime.models.scripted import Clock, ScriptedModel, says
 from nacre.runtime.models.spending import Estimate
-from nacre.runtime.settings.changes import SettingsInFile, taken_over
-from nacre.runtime.settings.config import load_config
+from nacre.runtime.settings.changes import taken_over
+from nacre.runtime.settings.config import SettingsInFile, load_config
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.settings.spending import spending_ledger
 from nacre.sessions.contracts.messages import Usage

@@ -41,7 +41,7 @@ async def test_a_kept_promise_can_be_taken_back_alone(tmp_path: Path) -> None:
     """It is a commit of its turn, as any other note is, so that an undo takes back one note and not two."""
     async with opened(tmp_path, ScriptedModel(STORY, STORY)) as agent:
         await agent.ask("Please remember that my boat is called Nautilus.")
-        await agent._parts.history.close()  # the commit of a turn runs beside the next one
+        await agent._parts.turn.history.close()  # the commit of a turn runs beside the next one
         await agent.ask("Please remember that the hive needs sugar.")
         undone = await agent.ask("/undo")
         log = (agent.workspace / TODAY).read_text(encoding="utf-8")
