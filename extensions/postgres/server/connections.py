@@ -10,7 +10,7 @@ import time
 from collections.abc import Generator
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from nacre.installation import install_command
 from nacre.runtime.storage.backend import StorageFailed
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
 
     Connection: TypeAlias = _Connection[tuple[Any, ...]]
-    Pool: TypeAlias = ConnectionPool[Connection]
 
 
 class DatabaseError(StorageFailed):
@@ -98,29 +97,43 @@ def connected(url: str, limits: ConnectionLimits) -> Connection:
     return connection
 
 
-def opened_pool(url: str, limits: ConnectionLimits) -> Pool:
-    """Opens a pool, which creates connections on demand and closes idle ones.
+class Pool:
+    """The `connections` to a URL, which are made on demand and closed when they are idle.
 
     Raises:
         DatabaseUnusable: psycopg is not installed, or the URL is invalid.
     """
-    _driver()
-    from psycopg_pool import ConnectionPool
 
-    # A restart only costs a retry and is not reported; the code that waits reports a lasting failure.
-    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
-    return ConnectionPool(
-        connection_class=type("PooledConnection", (_bounded_connection(),), {}),
-        kwargs=connection_arguments(url),
-        min_size=0,
-        max_size=limits.most_connections,
-        max_idle=UNUSED_SECONDS,
-        reconnect_timeout=min(limits.retry_seconds, CONNECT_SECONDS),  # its pauses grow up to a half of that
-        configure=lambda connection: configure(connection, limits),
-        num_workers=2,
-        name="nacre",
-        open=True,
-    )
+    def __init__(self, url: str, limits: ConnectionLimits) -> None:
+        _driver()
+        from psycopg_pool import ConnectionPool
+
+        # A restart only costs a retry and is not reported; the code that waits reports a lasting failure.
+        logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
+        self.problem = ""
+        """Why the last connection was not made."""
+        self.connections: ConnectionPool[Connection] = ConnectionPool(
+            connection_class=cast("type[Connection]", self),  # a pool asks for nothing but `connect`
+            kwargs=connection_arguments(url),
+            min_size=0,
+            max_size=limits.most_connections,
+            max_idle=UNUSED_SECONDS,
+            reconnect_timeout=min(limits.retry_seconds, CONNECT_SECONDS),  # its pauses grow to a half of that
+            configure=lambda connection: configure(connection, limits),
+            num_workers=2,
+            name="nacre",
+            open=True,
+        )
+
+    def connect(self, *arguments: Any, **named: Any) -> Connection:
+        """Makes a connection for the pool."""
+        try:
+            made: Connection = _bounded_connection().connect(*arguments, **named)
+        except Exception as error:
+            self.problem = reason(error)
+            raise
+        self.problem = ""
+        return made
 
 
 def configure(connection: Connection, limits: ConnectionLimits) -> None:
@@ -154,18 +167,6 @@ def _bounded_connection() -> Any:
 
     class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
         answer_seconds = STATEMENT_SECONDS + ANSWER_SECONDS
-        problem = ""
-        """Why the last connection was not made."""
-
-        @classmethod
-        def connect(cls, *arguments: Any, **named: Any) -> Any:
-            try:
-                made = super().connect(*arguments, **named)
-            except psycopg.Error as error:
-                cls.problem = reason(error)
-                raise
-            cls.problem = ""
-            return made
 
         def wait(self, gen: Any, *arguments: Any, **named: Any) -> Any:
             return super().wait(self._ended(gen), *arguments, **named)

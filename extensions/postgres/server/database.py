@@ -32,18 +32,18 @@ from nacre.extensions.postgres.server.connections import (
     DatabaseError,
     DatabaseUnreachable,
     DatabaseUnusable,
+    Pool,
     StatementRefused,
     connected,
     is_lost,
     is_pooled,
     is_refused_for_now,
-    opened_pool,
     reason,
     shown,
 )
 
 if TYPE_CHECKING:
-    from nacre.extensions.postgres.server.connections import Connection, Pool
+    from nacre.extensions.postgres.server.connections import Connection
 
 
 log = logging.getLogger(__name__)
@@ -242,7 +242,7 @@ class Database:
             with self._opening:
                 pool, self._pool = self._pool, None
             if pool is not None:
-                pool.close()
+                pool.connections.close()
 
         await asyncio.to_thread(close)
 
@@ -250,7 +250,7 @@ class Database:
         if (threads := getattr(self, "_threads", None)) is not None:
             threads.shutdown(wait=False)
         if (pool := getattr(self, "_pool", None)) is not None:
-            pool.close(timeout=0)
+            pool.connections.close(timeout=0)
 
     async def _done(self, attempt: _Attempt[T], *, is_patient: bool) -> T:
         """Returns the result of an attempt, which is repeated while that may help."""
@@ -286,11 +286,11 @@ class Database:
     def _tried(self, attempt: _Attempt[T]) -> T:
         seconds = min(FIRST_CONNECTION_SECONDS, max(0.1, self._limits.retry_seconds))
         try:
-            with self._ready().connection(timeout=seconds) as connection:
+            with self._ready().connections.connection(timeout=seconds) as connection:
                 return attempt.run(connection)
         except Exception as error:
             if self._pool is not None and not isinstance(error, DatabaseError) and is_lost(error):
-                self._pool.check()  # others that lie there are gone as well
+                self._pool.connections.check()  # others that lie there are gone as well
             raise
 
     def _raise_unless_passing(self, error: Exception, seconds: float, *, is_patient: bool) -> None:
@@ -308,13 +308,10 @@ class Database:
             raise error
         elif isinstance(error, PoolTimeout) or is_lost(error):
             if is_over:
-                pooled = (
-                    self._pool.connection_class if isinstance(error, PoolTimeout) and self._pool else None
-                )
-                why = getattr(pooled, "problem", "") or reason(error)
+                why = self._pool.problem if self._pool is not None and isinstance(error, PoolTimeout) else ""
                 raise DatabaseUnreachable(
                     f"{self.place} could not be reached for {self._limits.retry_seconds:.0f} seconds: "
-                    f"{why}. What was to be written may be tried again."
+                    f"{why or reason(error)}. What was to be written may be tried again."
                 ) from error
         elif is_patient and is_refused_for_now(error):
             log.warning("%s refused, and is asked again: %s", self.place, reason(error))
@@ -344,7 +341,7 @@ class Database:
                 with connected(self._url, self._limits) as connection:
                     known = packaged_migrations() if self._migrations is None else self._migrations
                     self._migrate(connection, known)
-                self._pool = opened_pool(self._url, self._limits)
+                self._pool = Pool(self._url, self._limits)
             return self._pool
 
 
