@@ -38,8 +38,8 @@ LIMITS = {
     "depth: plain turn": 14,
     "files that one file imports": 70,
     "members that only forward": 15,
-    "lines: everything": 113_090,
-    "lines: core": 73_240,
+    "lines: everything": 113_150,
+    "lines: core": 73_305,
     "imports from the core into extensions": 0,
 }
 """The most that `--check` allows. A limit is lowered when it can be; only a feature may raise the lines.
