@@ -51,9 +51,9 @@ _INDEXED: LiteralString = """
 """
 """Contains literals, because the index is partial and the planner must know the limit."""
 _COSINES: LiteralString = """
-SELECT chunk_id, max(-(embedding <#> %(asked)s::vector)) AS cosine FROM ({candidates}) AS candidates
+SELECT chunk_id, max(cosine) AS cosine FROM ({candidates}) AS candidates
 CROSS JOIN LATERAL (
-    SELECT embedding FROM memory_vectors
+    SELECT -(embedding <#> %(asked)s::vector) AS cosine FROM memory_vectors
     WHERE agent = %(agent)s AND id = vector_id AND vector_dims(embedding) = %(dimensions)s OFFSET 0
 ) AS vectors
 GROUP BY chunk_id ORDER BY cosine DESC, chunk_id
