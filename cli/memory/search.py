@@ -85,7 +85,9 @@ async def _search_and_print(
     voice.warn(*search_problems(report))
     if question.explain and report.hits:
         voice.say(*search_lines(report, sources))
-    elif not report.hits and (said := await _said(voice, question.text)):
+    elif not (report.hits or question.after or question.before or question.as_of) and (
+        said := await _said(voice, question.text)
+    ):
         voice.say("No note matches, but conversations do:", *said)
     else:
         voice.say(*found_lines(report, sources, query=question.text))

@@ -177,7 +177,7 @@ class WordWrap:
         self._hangs = hangs
         self._hang = 0
         self._column = 0
-        self._word = ""
+        self._word: list[str] = []
         self._spaces = ""
 
     @property
@@ -196,10 +196,10 @@ class WordWrap:
                 self._spaces += _TAB if character == "\t" else character
             elif cell_width(character) == 2:
                 shown.append(self._placed(columns))
-                self._word = character
+                self._word = [character]
                 shown.append(self._placed(columns))
             else:
-                self._word += character
+                self._word.append(character)
         return "".join(shown)
 
     def finish(self, columns: int) -> str:
@@ -209,9 +209,10 @@ class WordWrap:
     def _placed(self, columns: int) -> str:
         if not self._word:
             return ""
-        word, width = self._word, cell_width(self._word)
+        word = "".join(self._word)
+        width = cell_width(word)
         before, needed = self._spaces, len(self._spaces) + width
-        self._word, self._spaces = "", ""
+        self._word, self._spaces = [], ""
         if self._column and self._column + needed > columns:
             hang = self._hang if self._hang + width <= columns else 0
             self._column = (hang + width) % columns or columns

@@ -285,7 +285,7 @@ def write_backup(
                         program=f"nacre {__version__}",
                         entries=tuple(writer.entries.values()),
                         places=tuple(places),
-                        left_out=(*left_out_of(configs), *writer.problems),
+                        left_out=(*left_out_of(configs), *dict.fromkeys(writer.problems)),
                     )
                     data = manifest_bytes(manifest)
                     tar.addfile(_member(MANIFEST, len(data)), io.BytesIO(data))

@@ -148,9 +148,10 @@ async def _report_nothing(
 ) -> int:
     from nacre.extensions.forget.search import remaining_places
 
-    if options.as_json:
-        return print_json(plan.as_json(applied=False, left=[]))
     elsewhere = await remaining_places(invocation.config, store, plan.target, ())
+    if options.as_json:
+        print_json(plan.as_json(applied=False, left=elsewhere))
+        return 1
     invocation.warn("No line of the notes has that.", *elsewhere)
     return 1
 

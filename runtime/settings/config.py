@@ -418,14 +418,7 @@ class AgentPlaces(Record):
         """The index of sessions; its folder has the transcripts."""
         setting = self.settings.session.store
         chosen = owners_path(setting.replace("{agentId}", agent_id), self.home)
-        if chosen is None:
-            return usual / "sessions" / "sessions.json"
-        if chosen.suffix != ".json":
-            raise ConfigError(
-                f"session.store is {setting!r}. "
-                "Name a file that ends in .json, such as ~/chats/sessions.json."
-            )
-        return chosen
+        return usual / "sessions" / "sessions.json" if chosen is None else chosen
 
 
 def listed_id(wanted: str, agents: AgentsSettings, file: Path) -> str:

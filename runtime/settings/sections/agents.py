@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.runtime.contracts.budget import SMALLEST_WINDOW_TOKENS
+from nacre.runtime.contracts.clock import owner_zone
 from nacre.runtime.contracts.policy import WorkspaceAccess
 from nacre.runtime.settings.disk.agent_folders import FIRST_AGENT
 from nacre.runtime.settings.sections.channels import HeartbeatSettings
@@ -24,6 +25,12 @@ from nacre.runtime.settings.sections.section import (
     duration_seconds,
 )
 from nacre.sessions.contracts.keys import normalise_agent_id
+
+
+def _known_zone(name: str) -> str:
+    if name:
+        owner_zone(name)
+    return name
 
 
 def _agent_id(value: object) -> object:
@@ -233,7 +240,7 @@ class AgentSettings(SettingsSection):
     models: Mapping[str, ModelEntry] = Field(default_factory=dict)
     """Models that `/new` and `/model` accept by alias or by a part of their name."""
     params: ParameterSettings = Field(default_factory=ParameterSettings.unwritten)
-    user_timezone: str = ""
+    user_timezone: Annotated[str, AfterValidator(_known_zone)] = ""
     """The IANA name of the owner's time zone. Default: the system's."""
     context_tokens: Annotated[int, Field(ge=SMALLEST_WINDOW_TOKENS)] | None = None
     """The context window in tokens, at least 4000. Default: what the server reports, otherwise the price map.

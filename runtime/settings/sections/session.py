@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
@@ -65,6 +66,12 @@ def _usable_main_key(text: str) -> str:
         canonical_key("main", agent_id="main", main_key=text)
     except SessionKeyInvalid as error:
         raise ValueError(str(error)) from error
+    return text
+
+
+def _json_file(text: str) -> str:
+    if text.strip() and PurePath(text.strip()).suffix != ".json":
+        raise ValueError(f"it is {text!r}; name a file that ends in .json, such as ~/chats/sessions.json")
     return text
 
 
@@ -200,7 +207,7 @@ class SessionSettings(SettingsSection):
     """Whether the owner's direct chats share the main session or have a session each."""
     identity_links: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     """The ids of one person on several channels, each as `channel:id`, under one name."""
-    store: str = ""
+    store: Annotated[str, AfterValidator(_json_file)] = ""
     """The session index file, beside which transcripts are stored. `~` is the home folder, `{agentId}` the
     id."""
     send_policy: SendPolicy = Field(default_factory=SendPolicy.unwritten)

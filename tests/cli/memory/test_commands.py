@@ -41,6 +41,15 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize("limit", ["--before", "--as-of"])
+def test_conversations_are_no_answer_to_a_question_about_days(home: Path, limit: str) -> None:
+    """They are shown where no note matches, but not for a day before they were."""
+    run_nacre(home, "send", "-m", "We saw a quokka.")
+
+    assert "We saw a quokka." in run_nacre(home, "search", "quokka").stdout
+    assert "quokka." not in run_nacre(home, "search", "quokka", limit, "2001-01-01").stdout
+
+
 @pytest.mark.covers("CLI-6", "CLI-7")
 def test_index_search_and_get(home: Path) -> None:
     """What was indexed is found with its lines, and these lines can be read."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from hypothesis import given, strategies as st
 
 from nacre.cli.screen.plain import cell_width
@@ -44,6 +46,13 @@ def test_a_long_line_goes_on_under_its_text() -> None:
     wrap = WordWrap(hangs=True)
 
     assert wrap.feed("\n".join(lines), 18) + wrap.finish(18) == "\n".join(lines.values())
+
+
+def test_a_line_of_megabytes_without_a_space_is_shown_at_once() -> None:
+    """Letters of a word are counted once, not once more with each letter that follows."""
+    started = time.process_time()
+    assert len(wrapped(["x" * 600_000], 80)) == 600_000
+    assert time.process_time() - started < 3
 
 
 @given(st.text(alphabet="ab 船\n", max_size=60), st.integers(min_value=1, max_value=60))

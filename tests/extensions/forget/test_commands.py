@@ -132,11 +132,13 @@ async def test_nothing_goes_that_was_not_named(tmp_path: Path) -> None:
     empty = run_nacre(tmp_path, "memory", "forget", "  ?! ", "--yes")
     missing = run_nacre(tmp_path, "memory", "forget", "memory/1999-01-01.md", "--yes")
     elsewhere = run_nacre(tmp_path, "memory", "forget", "remember lisa", "--yes")
+    as_json = run_nacre(tmp_path, "memory", "forget", "remember lisa", "--yes", "--json")
 
     assert (nowhere.returncode, "No line of the notes has that" in nowhere.stderr) == (1, True)
     assert (empty.returncode, "Name words to forget" in empty.stderr) == (2, True)
     assert (missing.returncode, "There is no note" in missing.stderr) == (1, True)
     assert (elsewhere.returncode, "These transcripts have it" in elsewhere.stderr) == (1, True)
+    assert (as_json.returncode, "These transcripts have it" in as_json.stdout) == (1, True)
     assert (state / "workspace/MEMORY.md").read_text() == NOTES
 
 

@@ -115,7 +115,7 @@ def test_sessions_are_kept_where_the_owner_says(tmp_path: Path) -> None:
     assert load_config(environment).folders.sessions_file == tmp_path / "chats" / "main" / "index.json"
 
     write_settings(tmp_path / "state", {"session": {"store": "~/chats"}})
-    with pytest.raises(ConfigError, match=r"session\.store is '~/chats'.*ends in \.json"):
+    with pytest.raises(ConfigError, match=r"session\.store: .*'~/chats'.*ends in \.json"):
         load_config(environment)
 
 

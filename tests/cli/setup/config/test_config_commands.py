@@ -63,6 +63,13 @@ def test_a_text_stays_a_text(tmp_path: Path, file: Path) -> None:
         ("agents.list[1].id", "../home", "cannot name an agent"),
         ("agents.defaults.workspace", "${NOT_THERE}", "NOT_THERE, which is not set"),
         ("agents..x", "1", "is no key"),
+        (
+            "agents.defaults.userTimezone",
+            "Mars/Base",
+            "userTimezone is 'Mars/Base', which is no IANA time zone",
+        ),
+        ("agents.list[1].userTimezone", "Mars/Base", "which is no IANA time zone"),
+        ("session.store", "~/chats", "name a file that ends in .json"),
     ],
 )
 def test_what_nacre_could_not_start_with_is_not_written(
