@@ -182,20 +182,6 @@ class TurnContext:
         session, parts = self._session, self._parts
         if parts.sub_agent is not None or self._updated_in_cycle == session.compaction_count:
             return
-        await self._bring_up_to_date(only_deleted=False)
-        self._updated_in_cycle = session.compaction_count
-
-    async def drop_deleted(self) -> None:
-        """As `bring_up_to_date`, but only if a line was deleted. For requests outside the turn's loop.
-
-        Raises:
-            SessionError: the transcript cannot be written.
-        """
-        if self._parts.sub_agent is None and self._updated_in_cycle != self._session.compaction_count:
-            await self._bring_up_to_date(only_deleted=True)
-
-    async def _bring_up_to_date(self, *, only_deleted: bool) -> None:
-        session, parts = self._session, self._parts
         made = await self._now()
         logs: dict[str, str] = {}
         if session.policy.loads_daily_logs:
@@ -207,8 +193,8 @@ class TurnContext:
             logs,
             is_deleted=self._is_deleted,
             recall_again=lambda: recalled(session, parts, self._emit, again=True),
-            only_deleted=only_deleted,
         )
+        self._updated_in_cycle = session.compaction_count
 
     async def _is_deleted(self, path: str, lines: Sequence[str]) -> bool:
         return not await self._parts.prompts.has_lines(path, lines)

@@ -141,7 +141,7 @@ class SessionFlush:
         if not self._may_write(self._notes_file(parts.now()).path):
             return
         await self._hooks.flush_begins()
-        await self._context.drop_deleted()
+        await self._context.bring_up_to_date()
         # The provider refuses, or will refuse, the whole context: only its newest half is sent.
         is_too_long = has_overflowed or tokens > budget.window_tokens - budget.summary_tokens
         most_tokens = budget.compact_at // 2 if is_too_long else None

@@ -129,20 +129,16 @@ class SessionPrompt:
         *,
         is_deleted: Callable[[str, Sequence[str]], Awaitable[bool]],
         recall_again: Callable[[], Awaitable[None]],
-        only_deleted: bool = False,
     ) -> None:
         """Records the prompt in the transcript, or what changed in it; nothing if nothing did.
 
-        With `only_deleted`, nothing is recorded unless a line was deleted. `is_deleted` tells whether a
-        file lacks one of these lines, which may only have been cut from its shown text. `recall_again`
-        replaces the recalled notes.
+        `is_deleted` tells whether a file lacks one of these lines, which may only have been cut from its
+        shown text. `recall_again` replaces the recalled notes.
 
         Raises:
             SessionError: the transcript cannot be written.
         """
         recorded, journal = self.recorded(), self._session.journal
-        if only_deleted and recorded.frozen is None:
-            return
         present = KnownPrompt(tools=part.tools, files=part.files, logs=logs, now=now)
         if recorded.frozen is not None and recorded.frozen.frame == part.digest:
             changes = changes_between(recorded.known, present)
@@ -150,8 +146,6 @@ class SessionPrompt:
                 return
             removed = removed_lines(recorded.known, present)
             has_deleted = any([await is_deleted(path, lines) for path, lines in removed.items()])
-            if only_deleted and not has_deleted:
-                return
             if not has_deleted and recorded.told_chars + len(changes.text) <= self._most_told_chars:
                 await journal.append(
                     CustomMessage(custom_type=CHANGES_TYPE, content=changes.text, details=changes.details)
