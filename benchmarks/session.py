@@ -31,13 +31,7 @@ from benchmarks.corpus import Words
 from nacre.runtime.models.tokenizer import counted_once, estimate_tokens
 from nacre.sessions.contracts.messages import AssistantMessage, Message, Text, Usage, user_message
 from nacre.sessions.disk.json_text import to_line
-from nacre.sessions.entries.entries import (
-    Compaction,
-    Entry,
-    SessionHeader,
-    entry_to_json,
-    header_to_json,
-)
+from nacre.sessions.entries.entries import Compaction, Entry, SessionHeader, entry_to_json, header_to_json
 from nacre.sessions.journal.journal import Journal
 from nacre.sessions.view.sent_view import estimate_message_tokens, measure_context
 from nacre.sessions.view.transcript import build_transcript

@@ -12,13 +12,7 @@ import click
 from nacre.cli.screen.screen import Tone, screen_on
 from nacre.record import Record
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.settings.config import (
-    SETTINGS_FILE,
-    Config,
-    home_folder,
-    load_config,
-    process_environment,
-)
+from nacre.runtime.settings.config import SETTINGS_FILE, Config, home_folder, load_config, process_environment
 
 if TYPE_CHECKING:
     from nacre.runtime.contracts.clock import Clock

@@ -73,7 +73,6 @@ class Connections:
 
     @property
     def statuses(self) -> tuple[BridgeStatus, ...]:
-        """The status of each bridge."""
         return tuple(connection.supervisor.status for connection in self._here.values())
 
     @property

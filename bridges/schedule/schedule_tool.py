@@ -51,8 +51,6 @@ class ScheduleTools:
         self._is_open.set()
 
     def tool(self, agent_id: str) -> FunctionTool[..., Any]:
-        """The tool of one agent."""
-
         @tool(name="schedule", description=_DESCRIPTION, chats=("private", "group"))
         async def schedule(
             context: ToolContext,

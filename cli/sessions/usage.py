@@ -41,12 +41,7 @@ def command(context: click.Context, by: str, as_json: bool) -> int:
 
 
 async def _usage(invocation: Invocation, by: str, *, as_json: bool) -> int:
-    from nacre.runtime.agent.insight.usage import (
-        calls_of,
-        grouped,
-        total_of,
-        unpriced_models,
-    )
+    from nacre.runtime.agent.insight.usage import calls_of, grouped, total_of, unpriced_models
     from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.settings.spending import spent_today_usd
 

@@ -66,7 +66,6 @@ class Ran(Record):
 
 
 async def run_live_turn(agent: Agent, inbound: Inbound, screen: Screen, prompt: Prompt) -> Ran:
-    """Runs a turn and shows it."""
     view = TurnView(screen, time.monotonic)
     question = ApprovalQuestion(agent, inbound, screen, prompt)
     has_words = asyncio.Event()
@@ -125,7 +124,6 @@ class PlainAnswer:
         """Nothing is left to show."""
 
     def end(self) -> None:
-        """Ends the line."""
         self._held, self._in_block = "", False
         self._screen.end_line()
 

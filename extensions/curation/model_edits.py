@@ -24,14 +24,7 @@ from nacre.extensions.curation.edits import (
     without_citation,
 )
 from nacre.extensions.curation.notes import TidyNotes, places
-from nacre.extensions.curation.topics import (
-    NotAPage,
-    Topics,
-    topic_name,
-    topic_notes,
-    topic_page,
-    topics_in,
-)
+from nacre.extensions.curation.topics import NotAPage, Topics, topic_name, topic_notes, topic_page, topics_in
 from nacre.memory.files.proposals import ProposalFailed
 from nacre.memory.files.sources.sources import line_key
 from nacre.memory.text.chunker import day_in_path
@@ -276,7 +269,6 @@ class TidyLimits(Record):
 
     @property
     def answer_tokens(self) -> int:
-        """The limit of an answer."""
         return min(ANSWER_TOKENS, self.window_tokens // 6)
 
 

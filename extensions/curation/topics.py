@@ -54,7 +54,6 @@ async def read_topics(workspace: Workspace) -> Topics:
 
 
 def topic_name(path: str) -> str:
-    """The name of a page, from its path."""
     return path.removeprefix(f"{MEMORY_FOLDER}/").removesuffix(".md")
 
 

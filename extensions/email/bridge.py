@@ -24,11 +24,7 @@ from typing import Any, TypeVar
 
 from imap_tools import BaseMailBox, ImapToolsError, MailBox, MailBoxUnencrypted, MailMessage
 
-from nacre.bridges.channels.connection import (
-    check_password_is_safe,
-    connect_problem,
-    tls_context,
-)
+from nacre.bridges.channels.connection import check_password_is_safe, connect_problem, tls_context
 from nacre.bridges.channels.messages import FIRST_LOOK_BACK, Ignored
 from nacre.bridges.contracts.bridge import Bridge, Capabilities, Inbox, Part
 from nacre.bridges.contracts.errors import BridgeError, CannotConnect, DeliveryRefused, NotDelivered

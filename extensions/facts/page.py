@@ -137,7 +137,6 @@ class Page:
         self._read: dict[SectionName, Sequence[Placed]] = {}
 
     def data(self) -> bytes:
-        """The bytes of the page."""
         return self._end.join(self._lines).encode("utf-8", "surrogateescape")
 
     def has(self, section: SectionName) -> bool:
@@ -191,7 +190,6 @@ class Page:
         self._set([*self._lines[:end], *added, *behind])
 
     def add_note(self, text: str, number: int, at: datetime, source: str) -> None:
-        """Adds a note at the end of the notes."""
         first, *others = f"{text} {note_tail(at, source)} ^{note_word(number)}".split("\n")
         self.add("Notes", f"- {first}", *(f"{_INDENT}{line}".rstrip() for line in others))
 
@@ -205,7 +203,6 @@ class Page:
         self._read.clear()
 
     def remove_note(self, note: PlacedNote) -> None:
-        """Removes a note."""
         self._set([*self._lines[: note.start], *self._lines[note.end :]])
 
     def _set(self, lines: list[str]) -> None:

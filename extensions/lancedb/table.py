@@ -165,7 +165,6 @@ def query_words(question: str) -> tuple[str, tuple[str, ...]]:
 
 
 def scope_filter(scope: Scope) -> str:
-    """The filter for the rows of a scope."""
     mine = f"`agentId` = {literal(scope.agent_id)}"
     return mine if scope.audience is None else f"{mine} AND `audience` = {literal(scope.audience)}"
 

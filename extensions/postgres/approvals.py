@@ -35,8 +35,6 @@ class ApprovalTable:
         self._fence_of = fence_of
 
     async def put(self, approval: Approval) -> bool:
-        """Stores a new approval, unless another process has taken over the session."""
-
         def work(connection: Connection) -> bool:
             self._hold(connection, approval.session_key)
             row = {"id": approval.id, "key": approval.session_key, "body": to_bytes(approval)}
@@ -45,11 +43,9 @@ class ApprovalTable:
         return await _told(self._database.write(work))
 
     async def get(self, approval_id: str) -> Approval | None:
-        """The approval with this id."""
         return await _told(self._database.single(lambda db: self._one(db, ONE, approval_id)))
 
     async def all(self) -> tuple[Approval, ...]:
-        """All approvals, the oldest first."""
         values = {"agent": self._agent}
         rows = await _told(self._database.single(lambda db: db.execute(ALL, values).fetchall()))
         found = [each for name, body in rows if (each := _approval(name, body)) is not None]
@@ -58,8 +54,6 @@ class ApprovalTable:
     async def change(
         self, approval_id: str, changed: Callable[[Approval], Approval | None], *, by_turn: bool
     ) -> Approval | None:
-        """Replaces an approval with the result of `changed`, after concurrent changes."""
-
         def work(connection: Connection) -> Approval | None:
             found = self._one(connection, LOCKED, approval_id)
             if found is not None and by_turn:
@@ -73,7 +67,6 @@ class ApprovalTable:
         return await _told(self._database.write(work))
 
     async def remove(self, approval_id: str) -> None:
-        """Removes an approval, if it exists."""
         row = {"agent": self._agent, "id": approval_id}
         await _told(self._database.single(lambda connection: connection.execute(REMOVE, row)))
 

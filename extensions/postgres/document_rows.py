@@ -117,7 +117,6 @@ class NameRange(Record):
 
     @classmethod
     def beginning(cls, text: str) -> NameRange:
-        """All names that begin with `text`."""
         return cls(low=text, high=text + _LAST)
 
 
@@ -130,7 +129,6 @@ class Moment:
         self._number: int | None = None
 
     def run(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
-        """Runs a statement and returns its rows."""
         cursor = self._connection.execute(statement, {"agent": self._agent, **values})
         return cursor.fetchall() if cursor.description else []
 
@@ -177,7 +175,6 @@ class Moment:
         return Document(body=bytes(found[0][-1]), revision=found[0][1])
 
     def is_folder(self, name: str) -> bool:
-        """Whether a folder has this name."""
         return self._shape(name)[0]
 
     def begin_writing(self) -> int:

@@ -104,7 +104,6 @@ class HostedAgent:
 
 
 def agent_json(agent: HostedAgent) -> dict[str, object]:
-    """An agent as JSON."""
     return camel_json(agent, *vars(agent))
 
 

@@ -66,7 +66,6 @@ class PostgresRows:
         self._is_closed = True
 
     async def read(self, statement: str, /, **values: object) -> list[Any]:
-        """Returns the rows of one statement. Raises `LedgerUnusable`."""
         return await self._tried(self._database.single, lambda run: run(statement, **values))
 
     async def read_all(self, work: Callable[[Run], T]) -> T:
@@ -74,7 +73,6 @@ class PostgresRows:
         return await self._tried(self._database.read, work)
 
     async def run(self, statement: str, durable: bool = True, /, **values: object) -> list[Any]:  # noqa: ARG002 - each commit is
-        """Runs one statement and returns its rows. Raises `LedgerUnusable`."""
         if statement in statements.FENCED:
             fenced = (statements.FENCED if self._process is None else statements.SHARED)[statement]
             return await self._tried(
@@ -190,7 +188,6 @@ class Holding:
             seen = alive_until
 
     async def release(self, statement: str = statements.RELEASE) -> None:
-        """Releases the ledger."""
         self._keeping.cancel()
         self._database.process.ledgers.discard(self._agent)
         rows, process = PostgresRows(self._database, self._agent), self._database.process.number
@@ -239,7 +236,6 @@ class KeptPeople(PeopleRows):
         return found
 
     async def revoke(self, channel: str, sender_id: str) -> bool:
-        """Revokes a role."""
         done = await super().revoke(channel, sender_id)
         self._roles.clear()
         return done
@@ -378,8 +374,6 @@ class MovableRows:
         self._rows = rows
 
     async def contents(self) -> Contents:
-        """All rows of the agent."""
-
         def work(run: Run) -> Contents:
             found = run(statements.MARKS)
             ledger_id, copied = found[0] if found else ("", "")
@@ -389,7 +383,6 @@ class MovableRows:
         return await self._rows.read_all(work)
 
     async def replace(self, contents: Contents, *, copied: str | None = None) -> None:
-        """Replaces all rows of the agent with these contents."""
         mark = contents.checksum if copied is None else copied
 
         def work(run: Run) -> None:

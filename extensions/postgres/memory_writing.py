@@ -126,7 +126,6 @@ def put_vectors(
 
 
 def detach_vectors(moment: Moment) -> None:
-    """Detaches all vectors of the build."""
     moment.change("DELETE FROM memory_chunk_vectors WHERE agent = %(agent)s AND build = %(build)s")
 
 

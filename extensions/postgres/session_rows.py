@@ -61,7 +61,6 @@ class Moment:
         self._held = held
 
     def run(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
-        """Runs a statement and returns its rows."""
         cursor = self._connection.execute(statement, {"agent": self._agent, **values})
         return cursor.fetchall() if cursor.description else []
 
@@ -137,16 +136,13 @@ class EndingRows:
         self._rows = rows
 
     async def put(self, ended: EndedSession) -> None:
-        """Stores an ending, or its new number of attempts."""
         body = json.dumps(ended_to_json(ended))
         await self._rows.write(lambda rows: rows.run(statements.PUT_ENDING, body=body, **_place(ended)))
 
     async def remove(self, ended: EndedSession) -> None:
-        """Removes an ending, if it exists."""
         await self._rows.write(lambda rows: rows.run(statements.REMOVE_ENDING, **_place(ended)))
 
     async def has(self, ended: EndedSession) -> bool:
-        """Whether an ending is unfinished."""
         return bool(await self._rows.single(lambda rows: rows.run(statements.HAS_ENDING, **_place(ended))))
 
     async def all(self) -> tuple[EndedSession, ...]:
@@ -170,7 +166,6 @@ class Head:
 
 
 def head_of(rows: Moment, name: str) -> Head | None:
-    """The row of a transcript, or `None`."""
     found = rows.run(statements.HEAD, name=name)
     return Head(**dict(zip(("id", "lines", "size_bytes", "lane"), found[0], strict=True))) if found else None
 
@@ -220,14 +215,12 @@ class LineRows:
         self._rows = rows
 
     async def get(self, key: str) -> SessionRecord | None:
-        """The line of a key, or `None`."""
         taken = self._rows.taken.get(key)
         if taken is not None:
             return None if taken.line is None else _record(taken.line)
         return await self._rows.single(lambda rows: _line(rows, key))
 
     async def all(self) -> dict[str, SessionRecord]:
-        """All lines by key."""
         return await self._rows.single(all_lines)
 
     async def recover(self, key: str) -> SessionRecord | None:
@@ -327,7 +320,6 @@ def _line(rows: Moment, key: str) -> SessionRecord | None:
 
 
 def all_lines(rows: Moment) -> dict[str, SessionRecord]:
-    """All lines by key."""
     found = ((key, _record(line)) for key, line in rows.run(statements.LINES))
     return {key: record for key, record in found if record is not None}
 
@@ -344,13 +336,6 @@ class ResultRows:
         self._head = head
 
     async def keep(self, name: str, text: str) -> None:
-        """Stores a result under a new name of letters, digits, `-` and `_`.
-
-        Raises:
-            SessionStoreRefused: the database refused or cannot be reached.
-            SessionTakenOver: another process has taken over the session.
-            ValueError: the name is invalid.
-        """
         if not is_result_name(name):
             raise ValueError(f"{name!r} is no name for a result")
         body, head = text[:MAX_KEPT_CHARS].encode("utf-8", "replace"), self._head()
@@ -361,7 +346,6 @@ class ResultRows:
         )
 
     async def read(self, name: str) -> str | None:
-        """A stored result, or `None`. Raises `SessionStoreRefused`."""
         if not is_result_name(name):
             return None
         found = await self._rows.read(
@@ -405,7 +389,6 @@ class TranscriptRows:
 
     @property
     def tree(self) -> EntryTree:
-        """All entries."""
         return self._linker.tree
 
     def transcript(self) -> tuple[TranscriptItem, ...]:
@@ -429,7 +412,6 @@ class TranscriptRows:
         return await self._added(body)
 
     async def append_custom(self, custom_type: str, data: Any, *, durable: bool = True) -> Entry:
-        """Appends a custom record."""
         return await self.append(CustomRecord(custom_type=custom_type, data=data), durable=durable)
 
     async def rewind(self, leaf_id: str | None, *, summary: str = "") -> Entry:

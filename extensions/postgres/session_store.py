@@ -25,12 +25,7 @@ from nacre.extensions.postgres.session_rows import (
     head_of,
     lines_from,
 )
-from nacre.sessions.contracts.errors import (
-    SessionCorrupt,
-    SessionError,
-    SessionNotFound,
-    SessionStoreRefused,
-)
+from nacre.sessions.contracts.errors import SessionCorrupt, SessionError, SessionNotFound, SessionStoreRefused
 from nacre.sessions.contracts.keys import RECOVERED, SYNTHETIC_KINDS, key_kind
 from nacre.sessions.disk.json_text import json_value, split_lines, timestamp_text, to_line
 from nacre.sessions.entries.entries import KnownBody, SessionHeader, StoredTranscript, header_to_json
@@ -344,7 +339,6 @@ class PostgresSessionStore:
         return found
 
     async def transcripts(self) -> Sequence[TranscriptFacts]:
-        """All transcripts by name."""
         return [
             TranscriptFacts(
                 name=row.name,
@@ -364,11 +358,9 @@ class PostgresSessionStore:
         return b"".join(found[1])
 
     async def whole_results(self, name: str) -> Mapping[str, bytes]:
-        """The whole results of a transcript, by name."""
         return await self._rows.read(partial(results_of, name=name))
 
     async def import_transcript(self, name: str, data: bytes, results: Mapping[str, bytes]) -> None:
-        """Imports another store's transcript. Raises `SessionCorrupt`; see `CopyableStore`."""
         if not is_transcript_name(name):
             raise SessionCorrupt(f"{name!r} is no name of a transcript here; it is not copied.")
         work = partial(brought_in, name=name, data=data, results=results, at=self._now())

@@ -70,14 +70,12 @@ class PostgresStorage:
         )
 
     def sessions(self, *, now: Clock, new_id: NewId) -> AgentSessions:
-        """The sessions as rows."""
         from nacre.extensions.postgres.session_store import PostgresSessionStore
 
         cwd = str(self._home.folders.workspace)
         return PostgresSessionStore(self._database, agent=self._agent, cwd=cwd, now=now, new_id=new_id)
 
     def index(self, settings: MemorySearchSettings, *, now: Clock) -> IndexPlace:  # noqa: ARG002 - the server has a clock
-        """The index as rows."""
         from nacre.extensions.postgres.memory_store import PostgresIndexPlace
 
         return PostgresIndexPlace(self._database, self._agent)
@@ -89,13 +87,11 @@ class PostgresStorage:
         return PostgresWorkspace(self._database, agent=self._agent)
 
     def approvals(self, *, now: Clock, fence_of: Callable[[str], int | None]) -> ApprovalStore:  # noqa: ARG002 - the caller has the times
-        """The approvals as rows."""
         from nacre.extensions.postgres.approvals import ApprovalTable
 
         return ApprovalTable(self._database, agent=self._agent, fence_of=fence_of)
 
     def ledger(self) -> LedgerPlace:
-        """The ledger as rows."""
         from nacre.runtime.ledger.file_ledger import ledger_file
 
         return PostgresLedgerPlace(
@@ -119,7 +115,6 @@ class PostgresLedgerPlace(Record):
         return PostgresRows(shared_database(self.url), self.agent)
 
     async def open(self, *, now: Clock, new_id: NewId) -> Ledger:
-        """Opens the whole ledger, for the serving program."""
         from nacre.extensions.postgres.ledger import PostgresLedger
 
         await self._refuse_left_behind()
@@ -133,7 +128,6 @@ class PostgresLedgerPlace(Record):
         return await SharedLedger.open(shared_database(self.url), agent=self.agent, now=now, new_id=new_id)
 
     async def open_tables(self) -> LedgerTables:
-        """Opens the tables for a terminal, beside the serving program."""
         from nacre.runtime.ledger.tables import LedgerTables
 
         await self._refuse_left_behind()
@@ -144,12 +138,10 @@ class PostgresLedgerPlace(Record):
         return await self.file.is_there() or bool(await self._rows.read(statements.HOLDER))
 
     async def is_served(self) -> bool:
-        """Whether the process that holds the ledger is alive."""
         return bool(await self._rows.read(statements.IS_SERVED))
 
     @asynccontextmanager
     async def movable(self) -> AsyncIterator[MovableLedger]:
-        """Holds the ledger until the end of the block."""
         from nacre.extensions.postgres.ledger import Holding, MovableRows
 
         holding = await Holding.taken(shared_database(self.url), self.agent)

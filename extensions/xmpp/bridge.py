@@ -21,12 +21,7 @@ from typing import Any, TypeVar
 from slixmpp import JID, ClientXMPP, Message
 from slixmpp.exceptions import IqError, IqTimeout, PresenceError
 
-from nacre.bridges.channels.connection import (
-    Address,
-    check_password_is_safe,
-    connect_problem,
-    tls_context,
-)
+from nacre.bridges.channels.connection import Address, check_password_is_safe, connect_problem, tls_context
 from nacre.bridges.channels.messages import FIRST_LOOK_BACK, Ignored, strip_mention
 from nacre.bridges.contracts.bridge import Bridge, Capabilities, Inbox, Part, Place
 from nacre.bridges.contracts.errors import CannotConnect, DeliveryRefused, NotDelivered

@@ -14,12 +14,7 @@ from itertools import islice
 from nacre.memory.contracts.records import Address
 from nacre.memory.text.days.day_words import WEEKDAYS
 from nacre.memory.text.forms.spelling import fold, gram_run, seamed, stem
-from nacre.memory.text.forms.words import (
-    NAMED_STOP_WORDS,
-    claim_words,
-    claim_words_beside,
-    stop_words_for,
-)
+from nacre.memory.text.forms.words import NAMED_STOP_WORDS, claim_words, claim_words_beside, stop_words_for
 
 _TOKEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _MARKS_OF_CLAUSES = " ,;:.!?()\u2013\u2014\u2026\u3001\u3002\uff0c\uff1a\uff1b\uff01\uff1f"

@@ -103,7 +103,6 @@ def code_of(blob: bytes) -> bytes:
 
 
 def question_code(query: bytes) -> bytes:
-    """The sign code of a question."""
     return _code(query, "<f4")
 
 

@@ -253,7 +253,6 @@ async def read_context_file(workspace: Workspace, name: str, *, max_chars: int) 
 
 
 def context_file(content: FileBytes | ReadFailed, name: str, *, max_chars: int) -> ContextFile:
-    """A file's content for the context."""
     if isinstance(content, FileNotFoundError):
         return _without_text(name, f"[MISSING] Expected at: {name}")
     if not isinstance(content, FileBytes):

@@ -22,13 +22,7 @@ from nacre.runtime.tools.approvals.store import Approval
 from nacre.runtime.turn.loop import TurnBounds, run_tool
 from nacre.runtime.turn.tool_guard import denied_text, waiting_text
 from nacre.runtime.turn.turn import Turn
-from nacre.sessions.contracts.messages import (
-    Message,
-    Text,
-    ToolCall,
-    ToolResultMessage,
-    message_text,
-)
+from nacre.sessions.contracts.messages import Message, Text, ToolCall, ToolResultMessage, message_text
 from nacre.sessions.entries.entries import CustomMessage, Entry
 from nacre.sessions.index.record import Origin
 

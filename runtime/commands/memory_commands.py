@@ -26,12 +26,7 @@ from nacre.memory.files.proposals import (
 from nacre.memory.files.sources.attribution import attributed
 from nacre.memory.files.sources.proposed_write import ProposedWrite
 from nacre.memory.files.sources.rejections import reject
-from nacre.memory.workspace.history.commits import (
-    SESSION_ID,
-    SESSION_KEY,
-    HistoryBusy,
-    as_one_commit,
-)
+from nacre.memory.workspace.history.commits import SESSION_ID, SESSION_KEY, HistoryBusy, as_one_commit
 from nacre.memory.workspace.history.undo import HistoryUnusable, Undone, undo_in, with_history
 from nacre.runtime.commands.command import Command, CommandRun, Outcome
 from nacre.runtime.commands.wording import counted, found_lines, shortened

@@ -310,7 +310,6 @@ class SqliteRows:
             raise LedgerUnusable(f"The ledger {self._path} is closed.")
 
     async def close(self) -> None:
-        """Finishes what was asked for and closes the file. Safe to repeat."""
         if not self._is_closed:
             self._is_closed = True
             self._waiting.put(None)

@@ -33,13 +33,7 @@ from nacre.sessions.contracts.messages import (
     message_from_json,
     message_text,
 )
-from nacre.sessions.entries.entries import (
-    Compaction,
-    Entry,
-    KnownBody,
-    SessionOwner,
-    started_in_private,
-)
+from nacre.sessions.entries.entries import Compaction, Entry, KnownBody, SessionOwner, started_in_private
 from nacre.sessions.index.record import (
     Origin,
     SessionRecord,

@@ -213,5 +213,4 @@ class UnindexedNotes:
     async def read(
         self, path: str, *, from_line: int | None = None, lines: int | None = None, below: str = ""
     ) -> Excerpt:
-        """Lines of a memory file, like `MemoryEngine.read`."""
         return await read_excerpt(self._notes, path, from_line=from_line, lines=lines, below=below)

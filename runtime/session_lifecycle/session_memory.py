@@ -389,7 +389,6 @@ def note_text(
 
 
 def without_speaker(line: str) -> str:
-    """A line of a note without its speaker."""
     return _SPEAKER.sub("", line, count=1)
 
 

@@ -36,9 +36,7 @@ from nacre.runtime.turn.system_prompt import (
 )
 from nacre.runtime.turn.tool_guard import TurnGuard
 from nacre.runtime.turn.turn_parts import TurnParts
-from nacre.sessions.contracts.messages import (
-    Image,
-)
+from nacre.sessions.contracts.messages import Image
 from nacre.sessions.entries.entries import CustomMessage
 from nacre.sessions.view.transcript import RECALL_TYPE
 

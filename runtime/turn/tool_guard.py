@@ -25,11 +25,7 @@ from nacre.runtime.tools.function import ToolChat
 from nacre.runtime.tools.session_sources import NOTE_TOOLS, SessionSources
 from nacre.runtime.tools.toolbox import Tool, ToolFailed, ToolOutcome
 from nacre.runtime.turn.turn_parts import TurnParts
-from nacre.sessions.contracts.messages import (
-    AssistantMessage,
-    ToolCall,
-    message_text,
-)
+from nacre.sessions.contracts.messages import AssistantMessage, ToolCall, message_text
 
 log = logging.getLogger(__name__)
 
@@ -67,11 +63,6 @@ class TurnGuard:
         self._claimed.add(approval.call_id)
 
     async def before(self, call: ToolCall, tool: Tool, arguments: BaseModel) -> bool:
-        """Returns once the call may run; `True` if the owner approved it.
-
-        Raises:
-            ToolFailed: a hook or the owner denied it, or the owner has not answered.
-        """
         if call.name not in NOTE_TOOLS:
             await self._writes.before()
         if call.id in self._claimed:

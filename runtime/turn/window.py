@@ -30,12 +30,7 @@ from nacre.sessions.compaction.cut import (
     transcript_tokens,
     with_compaction,
 )
-from nacre.sessions.view.sent_view import (
-    ContextMeasure,
-    estimate_tokens,
-    is_little_to_count,
-    measure_context,
-)
+from nacre.sessions.view.sent_view import ContextMeasure, estimate_tokens, is_little_to_count, measure_context
 from nacre.sessions.view.transcript import TranscriptItem
 
 log = logging.getLogger(__name__)

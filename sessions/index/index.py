@@ -60,7 +60,6 @@ class SessionIndex:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Sentences about what was set aside or rebuilt since this object was created."""
         return self._files.notices
 
     async def get(self, key: str) -> SessionRecord | None:

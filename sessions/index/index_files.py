@@ -44,14 +44,7 @@ from nacre.sessions.index.image import (
     put_in_place,
     restored,
 )
-from nacre.sessions.index.record import (
-    Patch,
-    SessionRecord,
-    edit_line,
-    header_line,
-    patch_of,
-    record_to_json,
-)
+from nacre.sessions.index.record import Patch, SessionRecord, edit_line, header_line, patch_of, record_to_json
 
 T = TypeVar("T")
 FoundFile: TypeAlias = tuple[bytes, os.stat_result]

@@ -635,7 +635,6 @@ class ResultFiles:
         return results_folder(self._transcript)
 
     async def keep(self, name: str, text: str) -> None:
-        """Implements `WholeResults.keep`."""
         path = self._path(name)
         if path is None:
             raise ValueError(f"{name!r} is not a valid result name")
@@ -648,12 +647,6 @@ class ResultFiles:
         await asyncio.to_thread(write)
 
     async def read(self, name: str) -> str | None:
-        """Implements `WholeResults.read`.
-
-        Raises:
-            SessionCorrupt: the result is not a regular file.
-            SessionWriteFailed: the system refused to read it.
-        """
         path = self._path(name)
         found = await asyncio.to_thread(read_plain, path) if path is not None else None
         return None if found is None else found[0].decode("utf-8", "replace")

@@ -450,7 +450,6 @@ class FileSessionStore:
         return await asyncio.to_thread(read)
 
     async def import_transcript(self, name: str, data: bytes, results: Mapping[str, bytes]) -> None:
-        """Implements `CopyableStore`."""
         path = self._path(name)
 
         def write() -> None:
@@ -529,27 +528,15 @@ class EndedSessionFiles:
         self._worker = OrderedWorker()
 
     async def put(self, ended: EndedSession) -> None:
-        """Stores an ended session, or its new number of attempts; durable on return.
-
-        Raises:
-            SessionWriteFailed: the system refused.
-        """
         await self._worker.run(lambda: self._put(ended))
 
     async def remove(self, ended: EndedSession) -> None:
-        """Removes an ended session, which may be gone already. Raises like `put`."""
         await self._worker.run(lambda: self._remove(self._directory / ended_session_file(ended)))
 
     async def has(self, ended: EndedSession) -> bool:
-        """Whether an ended session is still pending; another process may have finished it."""
         return await self._worker.run((self._directory / ended_session_file(ended)).is_file)
 
     async def all(self) -> tuple[EndedSession, ...]:
-        """The pending ended sessions, oldest first. A file that cannot be read is set aside.
-
-        Raises:
-            SessionError: the system refused.
-        """
         return await self._worker.run(self._all)
 
     def _put(self, ended: EndedSession) -> None:

@@ -26,11 +26,7 @@ from nacre.sessions.contracts.messages import (
     UserMessage,
     message_text,
 )
-from nacre.sessions.entries.entries import (
-    Compaction,
-    Entry,
-    EntryTree,
-)
+from nacre.sessions.entries.entries import Compaction, Entry, EntryTree
 from nacre.sessions.view.transcript import BranchFollower, PairedItems, TranscriptItem, TranscriptView
 
 ARGUMENTS_SPARE_CHARS = 1_000

@@ -22,13 +22,7 @@ from nacre.sessions.contracts.messages import (
     user_message,
 )
 from nacre.sessions.disk.durable import Sync
-from nacre.sessions.entries.entries import (
-    Body,
-    Compaction,
-    CustomMessage,
-    CustomRecord,
-    Entry,
-)
+from nacre.sessions.entries.entries import Body, Compaction, CustomMessage, CustomRecord, Entry
 from nacre.sessions.journal.journal import Journal
 
 START = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)

@@ -34,12 +34,7 @@ from nacre.runtime.contracts.events import (
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.contracts.silence import without_token
 from nacre.runtime.open_sessions.open_session import FLUSH_ENTRY
-from nacre.sessions.contracts.messages import (
-    AssistantMessage,
-    ToolResultMessage,
-    UserMessage,
-    message_text,
-)
+from nacre.sessions.contracts.messages import AssistantMessage, ToolResultMessage, UserMessage, message_text
 from nacre.sessions.entries.entries import BranchSummary, Compaction, CustomMessage, Entry
 
 MOST_RESULT_CHARS = 20_000

@@ -25,14 +25,7 @@ from nacre.extensions.importers.sources.pieces import (
     Skipped,
     Variable,
 )
-from nacre.sessions.contracts.messages import (
-    Image,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResultMessage,
-    UserMessage,
-)
+from nacre.sessions.contracts.messages import Image, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
 from nacre.sessions.entries.entries import KnownBody
 
 DATABASE = "state.db"

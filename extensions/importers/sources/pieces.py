@@ -139,11 +139,9 @@ class Files:
         return tuple(sorted(self._found))
 
     def size_bytes(self, name: str) -> int:
-        """The size of a file."""
         raise NotImplementedError
 
     def open_file(self, name: str) -> IO[bytes]:
-        """Opens a file for reading."""
         raise NotImplementedError
 
     def path(self, name: str) -> Path | None:  # noqa: ARG002 - only a folder has one

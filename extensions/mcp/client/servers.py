@@ -425,7 +425,6 @@ class ToolServers:
             await asyncio.wait(starting, timeout=self._wait_seconds)
 
     def tools(self, taken: Collection[str]) -> tuple[FunctionTool[..., Any], ...]:
-        """The known tools whose names are not in `taken`."""
         names = set(taken)
         found: list[FunctionTool[..., Any]] = []
         for server in self._servers:
@@ -437,7 +436,6 @@ class ToolServers:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Sentences for the owner about tools that are left out and servers that are unavailable."""
         unavailable = [
             f"The MCP server {server.name!r} is unavailable: {server.problem}."
             for server in self._servers

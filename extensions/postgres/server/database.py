@@ -76,7 +76,6 @@ class Migration:
 
     @property
     def checksum(self) -> str:
-        """The checksum of the file."""
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
 
@@ -569,7 +568,6 @@ class Notifications:
         self._thread.start()
 
     async def close(self) -> None:
-        """Closes the connection."""
         self._is_closed.set()
         await asyncio.to_thread(self._thread.join)
 

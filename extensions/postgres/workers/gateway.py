@@ -190,7 +190,6 @@ class HandedOver:
         return True
 
     def stop(self, agent: Agent, inbound: Inbound) -> None:
-        """Stops the turns of a message's session, wherever they run."""
         agent.stop(inbound)
         session = agent.id, agent.session_key(inbound)
         # Of its own turns those of now: the next one may be asked for before this reaches the database.

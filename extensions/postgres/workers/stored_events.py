@@ -43,7 +43,6 @@ _ERRORS: Mapping[str, type[AgentError]] = {
 
 
 def question_of(asked: ApprovalAsked) -> str:
-    """Serializes a question."""
     stored = {
         "callId": asked.call_id,
         "toolName": asked.tool_name,

@@ -335,7 +335,6 @@ class KnownModel:
 
     @property
     def answer_limit_tokens(self) -> int | None:
-        """The limit of each answer in the settings."""
         return self._configured_answer_tokens
 
     @property

@@ -162,6 +162,5 @@ def _price(prices: Any, key: str) -> float | None:
 
 
 def _root(base_url: str) -> str:
-    """The address without `/v1`."""
     parts = urlsplit(base_url.rstrip("/"))
     return urlunsplit(parts._replace(path=re.sub(r"/v\d+$", "", parts.path)))

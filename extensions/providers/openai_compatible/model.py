@@ -39,11 +39,7 @@ from nacre.extensions.providers.completions.provider_model import ProviderModel
 from nacre.extensions.providers.completions.replies import ReplyAssembly
 from nacre.extensions.providers.openai_compatible.connection import Connection, hang_up
 from nacre.extensions.providers.openai_compatible.listing import bearer, served_model
-from nacre.extensions.providers.openai_compatible.providers import (
-    Endpoint,
-    resolve_endpoint,
-    wants_responses,
-)
+from nacre.extensions.providers.openai_compatible.providers import Endpoint, resolve_endpoint, wants_responses
 from nacre.record import Record
 from nacre.runtime.contracts.errors import BadModelReply, ModelAuthError, ModelError
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt, ToolSpec

@@ -15,14 +15,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.notes import NoteBytes
 from nacre.memory.contracts.records import Address, Excerpt, SearchHit, SearchReport, Superseded, citation
-from nacre.memory.files.sources.source import (
-    PRIVATE,
-    Audience,
-    Source,
-    SourcedLines,
-    may_see,
-    passages,
-)
+from nacre.memory.files.sources.source import PRIVATE, Audience, Source, SourcedLines, may_see, passages
 from nacre.memory.files.sources.sources import Mark, Sources, Stored, line_key
 
 ALIKE = 0.85

@@ -63,7 +63,6 @@ class Reviewing(Protocol):
 
 
 def added_lines(write: ProposedWrite) -> tuple[str, ...]:
-    """The lines that a write adds to its note."""
     before = frozenset((write.before or "").splitlines())
     return tuple(line for line in (write.text or "").splitlines() if line.strip() and line not in before)
 

@@ -104,7 +104,6 @@ class SourcedLines(Record):
 
 
 def source_text(source: Source) -> str:
-    """A source as a clause."""
     said = " and ".join(_SPEAKERS[speaker] for speaker in source.said_by)
     names = f" ({', '.join(source.names)})" if source.names else ""
     chat = f" in {source.chat}" if source.chat else ""
@@ -114,7 +113,6 @@ def source_text(source: Source) -> str:
 
 
 def audience_text(audience: Audience) -> str:
-    """An audience in words."""
     if audience == PRIVATE:
         return "the owner alone"
     return "every chat" if audience == EVERYBODY else f"the chat of {audience}"

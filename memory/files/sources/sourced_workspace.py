@@ -235,7 +235,6 @@ def _is_open(write: ProposedWrite) -> bool:
 
 
 def _removes_lines(write: ProposedWrite) -> bool:
-    """Whether a write removes or moves a line."""
     return not write.is_append and not _keeps_lines(write.before or "", write.text or "")
 
 

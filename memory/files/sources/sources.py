@@ -27,15 +27,7 @@ from nacre.memory.contracts.notes import MAX_NOTE_BYTES
 from nacre.memory.contracts.records import Address
 from nacre.memory.contracts.workspace import FolderEntry, PathOutsideRoot, Workspace
 from nacre.memory.files.sources.proposed_write import Reviewing
-from nacre.memory.files.sources.source import (
-    PRIVATE,
-    Audience,
-    Source,
-    Speaker,
-    Writer,
-    narrowest,
-    stems_of,
-)
+from nacre.memory.files.sources.source import PRIVATE, Audience, Source, Speaker, Writer, narrowest, stems_of
 from nacre.record import Record
 
 SOURCES_FOLDER = ".sources"

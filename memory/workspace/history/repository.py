@@ -19,13 +19,7 @@ from contextlib import contextmanager, suppress
 from hashlib import sha1, sha256
 from pathlib import Path
 
-from nacre.memory.contracts.notes import (
-    IGNORED_FOLDERS,
-    MAX_NOTE_BYTES,
-    NoteMarks,
-    WantedNotes,
-    is_markdown,
-)
+from nacre.memory.contracts.notes import IGNORED_FOLDERS, MAX_NOTE_BYTES, NoteMarks, WantedNotes, is_markdown
 from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.memory.files.sources.sources import SOURCES_FOLDER
 from nacre.memory.workspace.folder import locked, note_bytes, note_marks, notes_in, stamped_now_ns
@@ -152,7 +146,6 @@ class Repository:
     def blobs(
         self, names: Iterable[str], *, environment: Mapping[str, str] | None = None
     ) -> dict[str, bytes]:
-        """The bytes of blobs by name."""
         wanted = list(dict.fromkeys(names))
         if not wanted:
             return {}

@@ -114,7 +114,6 @@ class MemoryOverview(Record):
 
     @property
     def notes(self) -> int:
-        """The number of all notes."""
         return self.logs + len(self.topics) + self.chat_notes
 
 

@@ -13,11 +13,7 @@ from nacre.runtime.agent.opening.open_models import model_key
 from nacre.runtime.contracts.clock import Clock, NewId
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.extensions.host import MakeToolSource, OpeningAgent
-from nacre.runtime.models.tokenizer import (
-    count_tokens_for,
-    counted_once,
-    estimate_tokens,
-)
+from nacre.runtime.models.tokenizer import count_tokens_for, counted_once, estimate_tokens
 from nacre.runtime.providers.opening import connected_model
 from nacre.runtime.settings.config import Config
 from nacre.runtime.tools.function import ToolSource

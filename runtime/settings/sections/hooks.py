@@ -123,7 +123,6 @@ class ToolNames(SettingsSection):
     """Tools that are excluded, even if `allow` names them."""
 
     def admits(self, name: str) -> bool:
-        """Whether a tool is selected."""
         return (not self.allow or is_named(name, self.allow)) and not is_named(name, self.deny)
 
 

@@ -126,7 +126,6 @@ _STORED: Mapping[str, tuple[str, type]] = {
 
 
 def to_bytes(approval: Approval) -> bytes:
-    """The approval as stored."""
     values = {stored: getattr(approval, name) for name, (stored, _) in _STORED.items()}
     values |= {"arguments": dict(approval.arguments), "origin": dict(approval.origin)}
     return json.dumps({"version": 1, **values}, ensure_ascii=False, indent=1).encode("utf-8", "surrogatepass")

@@ -10,13 +10,7 @@ from typing import Any
 
 import pytest
 
-from nacre.cli.memory.text import (
-    search_json,
-    search_lines,
-    search_problems,
-    status_json,
-    status_lines,
-)
+from nacre.cli.memory.text import search_json, search_lines, search_problems, status_json, status_lines
 from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.contracts.records import MemoryStatus
 from nacre.runtime.recall.memory_core import search_result

@@ -15,13 +15,7 @@ from nacre.extensions.irc.settings import IrcSettings
 from nacre.runtime.contracts.clock import system_clock
 from tests.bridges.channels.contract.stories import ChannelStories
 from tests.bridges.channels.contract.world import World, until
-from tests.extensions.irc.keeping_server import (
-    CHATHISTORY,
-    PLAYBACK,
-    KeepingServer,
-    keeping,
-    keeping_world,
-)
+from tests.extensions.irc.keeping_server import CHATHISTORY, PLAYBACK, KeepingServer, keeping, keeping_world
 from tests.extensions.irc.ngircd import ROOM
 
 ANN = "ann!~ann@127.0.0.1"

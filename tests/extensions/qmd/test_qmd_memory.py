@@ -14,15 +14,7 @@ from nacre.extensions.qmd.qmd_memory import qmd_home
 from nacre.runtime.extensions.memory_contract import MemoryContract
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, says
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
-from tests.extensions.qmd.homes import (
-    called,
-    engine_of,
-    group_chat,
-    private_chat,
-    ready,
-    started,
-    written,
-)
+from tests.extensions.qmd.homes import called, engine_of, group_chat, private_chat, ready, started, written
 from tests.extensions.qmd.stand_in import StandIn, hit
 from tests.runtime.agents import START, events_of, said
 

@@ -14,13 +14,7 @@ from random import Random
 from nacre.memory.files.sources.source import PRIVATE, may_see
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
 from nacre.runtime.contracts.policy import notes_folder_of
-from nacre.sessions.contracts.messages import (
-    AssistantMessage,
-    Text,
-    ToolCall,
-    ToolResultMessage,
-    Usage,
-)
+from nacre.sessions.contracts.messages import AssistantMessage, Text, ToolCall, ToolResultMessage, Usage
 
 ASKED = "what is known and holds"
 

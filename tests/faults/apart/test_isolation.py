@@ -13,14 +13,7 @@ from nacre.runtime.contracts.errors import ConfigError, PrivacyError
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import message_text
-from tests.faults.apart.isolation import (
-    NO_EMBEDDER,
-    SECRET,
-    listed,
-    opened_agent,
-    tree_bytes,
-    with_secrets,
-)
+from tests.faults.apart.isolation import NO_EMBEDDER, SECRET, listed, opened_agent, tree_bytes, with_secrets
 
 
 def hostile_paths(state_dir: Path, transcript: Path) -> list[str]:

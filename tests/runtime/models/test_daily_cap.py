@@ -21,13 +21,7 @@ from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.runtime.contracts.errors import SpendingCapReached
 from nacre.runtime.contracts.model import ModelRequest, Purpose, SystemPrompt, TextDelta
 from nacre.runtime.models.scripted import Clock
-from nacre.runtime.models.spending import (
-    Estimate,
-    Reservation,
-    SpendingLedger,
-    spending,
-    unreadable_usage,
-)
+from nacre.runtime.models.spending import Estimate, Reservation, SpendingLedger, spending, unreadable_usage
 from nacre.sessions.contracts.messages import Usage, user_message
 from tests.runtime.agents import START
 from tests.servers import provider_wire as wire

@@ -13,11 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from nacre.runtime.models.tokenizer import (
-    count_tokens_for,
-    counted_once,
-    estimate_tokens,
-)
+from nacre.runtime.models.tokenizer import count_tokens_for, counted_once, estimate_tokens
 from tests.runtime.turn.watched_work import watched_work
 from tests.servers.warm_python import run_warm
 

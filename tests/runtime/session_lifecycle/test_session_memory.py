@@ -18,10 +18,7 @@ from nacre.runtime.contracts.events import FlushEnded, SessionReset
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, fails, says
 from nacre.runtime.session_lifecycle.session_memory import SessionMemory
-from nacre.sessions.contracts.messages import (
-    AssistantMessage,
-    message_text,
-)
+from nacre.sessions.contracts.messages import AssistantMessage, message_text
 from tests.runtime.agents import events_of, opened, said, transcript_file, user_texts, write_settings
 from tests.runtime.session_lifecycle.spoken import ended, user
 

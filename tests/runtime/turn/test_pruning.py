@@ -17,13 +17,7 @@ from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
 from nacre.runtime.settings.sections.agents import ContextPruningSettings
 from nacre.runtime.settings.sections.hooks import ToolNames
-from nacre.runtime.turn.shortening import (
-    NothingToPrune,
-    Pruning,
-    PruningFacts,
-    message_chars,
-    plan_pruning,
-)
+from nacre.runtime.turn.shortening import NothingToPrune, Pruning, PruningFacts, message_chars, plan_pruning
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Image,

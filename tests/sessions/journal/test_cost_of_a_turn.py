@@ -13,13 +13,7 @@ import pytest
 
 from nacre.sessions.contracts.messages import Usage
 from nacre.sessions.disk.json_text import to_line
-from nacre.sessions.entries.entries import (
-    Compaction,
-    Entry,
-    SessionHeader,
-    entry_to_json,
-    header_to_json,
-)
+from nacre.sessions.entries.entries import Compaction, Entry, SessionHeader, entry_to_json, header_to_json
 from nacre.sessions.journal.journal import JournalFile
 from nacre.sessions.view.sent_view import measure_context
 from nacre.sessions.view.transcript import TranscriptView

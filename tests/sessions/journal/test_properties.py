@@ -16,13 +16,7 @@ from nacre.sessions.compaction.cut import CompactionPlan, plan_compaction
 from nacre.sessions.contracts.errors import SessionVersionUnknown
 from nacre.sessions.contracts.messages import AssistantMessage, Message, ToolResultMessage, message_text
 from nacre.sessions.disk.json_text import to_line
-from nacre.sessions.entries.entries import (
-    Compaction,
-    Entry,
-    SessionHeader,
-    entry_to_json,
-    header_to_json,
-)
+from nacre.sessions.entries.entries import Compaction, Entry, SessionHeader, entry_to_json, header_to_json
 from nacre.sessions.journal.journal import JournalFile
 from nacre.sessions.view.transcript import TranscriptView
 from tests.sessions.talk import FIXTURES, STAMP, answer, counted_ids, result, ticking_clock, user, words

@@ -6,12 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.cli.talk.keyboard.attached_files import (
-    MAX_FILE_BYTES,
-    FileNotSent,
-    dropped_files,
-    mentioned_files,
-)
+from nacre.cli.talk.keyboard.attached_files import MAX_FILE_BYTES, FileNotSent, dropped_files, mentioned_files
 
 
 def test_a_message_brings_the_files_that_it_names(tmp_path: Path) -> None:

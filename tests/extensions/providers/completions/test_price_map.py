@@ -8,11 +8,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from nacre.extensions.providers.completions.price_map import (
-    is_provider,
-    price_map_entry,
-    price_map_models,
-)
+from nacre.extensions.providers.completions.price_map import is_provider, price_map_entry, price_map_models
 from tests.house.tree import ROOT
 
 PRICES = ROOT / "extensions/providers/completions/prices/prices.json"

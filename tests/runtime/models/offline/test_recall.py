@@ -8,14 +8,7 @@ import pytest
 
 from nacre.runtime.models.offline.reading import Said, finder_for
 from nacre.runtime.models.offline.responder import Known, said_before
-from tests.runtime.models.offline.requests import (
-    assistant,
-    called,
-    hits,
-    said,
-    told,
-    user,
-)
+from tests.runtime.models.offline.requests import assistant, called, hits, said, told, user
 
 ROSSI = ("memory/2026-11-18.md", 4, 4, "- My dentist is Dr. Rossi.")
 
