@@ -155,6 +155,30 @@ async def test_an_idle_user_holds_nothing(tmp_path: Path) -> None:
         assert "blue tin" in found["results"][0]["snippet"]
 
 
+async def test_a_turn_in_the_background_keeps_its_user_open(tmp_path: Path) -> None:
+    """Who is idle for too long is closed, but not while something runs for them."""
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def knit() -> str:
+        """Knits until it may end."""
+        begun.set()
+        await may_end.wait()
+        return "a sock"
+
+    script = (calls(("knit", {})), says("The sock is done."))
+    async with runtime_of(tmp_path, *script, tools=(knit,), user_idle_seconds=0.0) as runtime:
+        async with runtime.user("ann") as ann:
+            turn = asyncio.create_task(ann.ask("Knit a sock."))
+            await begun.wait()
+        async with runtime.user("bob") as bob:
+            pass
+        await until(lambda: bob.is_closed)
+        assert not ann.is_closed
+        may_end.set()
+        assert (await turn).text == "The sock is done."
+
+
 async def test_the_longest_idle_user_is_closed_first(tmp_path: Path) -> None:
     """Of those that nobody uses only so many stay open; one that is used never counts."""
     async with runtime_of(tmp_path, most_idle_users=1) as runtime:

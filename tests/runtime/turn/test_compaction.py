@@ -259,11 +259,17 @@ async def test_a_tight_window_is_told_when_the_agent_opens(tmp_path: Path, token
 
 
 @pytest.mark.covers("ASK-3")
-async def test_a_small_window_is_not_compacted_again_at_once(tmp_path: Path) -> None:
-    """What a compaction keeps leaves room for a few turns, also where the usual tail would not."""
-    settings = window_settings(16_000, enabled=False)
+@pytest.mark.parametrize(("tokens", "facts"), [(16_000, 0), (24_000, 200)])
+async def test_a_small_window_is_not_compacted_again_at_once(tmp_path: Path, tokens: int, facts: int) -> None:
+    """What a compaction keeps leaves room for a few turns, also where the usual tail would not.
+
+    Files of the workspace leave less room for the tail.
+    """
+    settings = window_settings(tokens, enabled=False)
     settings["agents"]["defaults"]["memorySearch"] = {"enabled": False}
     write_settings(tmp_path, settings)
+    (tmp_path / "workspace").mkdir(exist_ok=True)
+    (tmp_path / "workspace" / "USER.md").write_text("- The owner likes bees and wet gardens.\n" * facts)
     counts = []
     async with opened(tmp_path, None) as agent:
         for number in range(27):
