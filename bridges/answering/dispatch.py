@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
@@ -45,26 +45,11 @@ PutOutcome: TypeAlias = Literal["waits", "refused", "interrupts"]
 
 
 class SessionQueue:
-    """The queue of one session. `rules` is called for each batch. `clock` counts the same seconds as
-    `sleep`.
-    """
+    """The queue of the session of a message, one of `queues`."""
 
-    def __init__(
-        self,
-        answer: Answer,
-        *,
-        rules: Callable[[], QueueRules],
-        is_alone: Callable[[Received], bool],
-        clock: Callable[[], float],
-        sleep: Sleep,
-        on_idle: Callable[[], None],
-    ) -> None:
-        self._answer = answer
-        self._rules = rules
-        self._is_alone = is_alone
-        self._clock = clock
-        self._sleep = sleep
-        self._on_idle = on_idle
+    def __init__(self, queues: SessionQueues, received: Received) -> None:
+        self._queues = queues
+        self._first = received
         self._waiting: list[Received] = []
         self._last_put = 0.0
         self.running: tuple[Received, ...] = ()
@@ -82,7 +67,7 @@ class SessionQueue:
     def put(self, received: Received) -> None:
         """Appends a message. If nothing runs, it is answered now."""
         self._waiting.append(received)
-        self._last_put = self._clock()
+        self._last_put = _now()
         if self.task is None:
             self.task = asyncio.create_task(self._drain())
 
@@ -119,8 +104,8 @@ class SessionQueue:
                 is_first = False
                 if not self._waiting:
                     break
-                rules = self._rules()
-                batch = next_batch(self._waiting, rules.mode, cap=rules.cap, is_alone=self._is_alone)
+                rules, is_alone = self._queues.rules(self._first), self._queues.is_alone
+                batch = next_batch(self._waiting, rules.mode, cap=rules.cap, is_alone=is_alone)
                 self.take(len(batch))
                 self.running = batch
                 await self._try_answer(batch)
@@ -128,18 +113,18 @@ class SessionQueue:
         finally:
             self.running = ()
             self.task = None
-            self._on_idle()
+            self._queues.end(self._first.session_key)
 
     async def _try_answer(self, batch: tuple[Received, ...]) -> None:
         try:
-            await self._answer(batch)
+            await self._queues.answer(batch)
         except Exception:
             # Most likely the ledger failed. The turn is in the same state as after a kill and resumes so.
             log.exception("a turn could not be finished; the next attempt is in %g s", RETRY_SECONDS)
             turn = batch[0].number
             self._waiting[:0] = [replace(received, was_begun=True, turn=turn) for received in batch]
             self.running = ()
-            await self._sleep(RETRY_SECONDS)
+            await self._queues.sleep(RETRY_SECONDS)
 
     async def _debounce(self, *, is_first: bool) -> None:
         """Waits until no message has arrived for as long as the rules say."""
@@ -147,14 +132,18 @@ class SessionQueue:
             first = self._waiting[0]
             if is_first and (first.begins or first.was_begun):
                 return
-            rules = self._rules()
+            rules = self._queues.rules(self._first)
             seconds = rules.first_debounce_seconds if is_first else rules.debounce_seconds
-            if is_first and (rules.mode not in COLLECTING or self._is_alone(first)):
+            if is_first and (rules.mode not in COLLECTING or self._queues.is_alone(first)):
                 return  # no other message would join its batch
-            left = self._last_put + seconds - self._clock()
+            left = self._last_put + seconds - _now()
             if left <= 0:
                 return
-            await self._sleep(left)
+            await self._queues.sleep(left)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _account(received: Received) -> AccountId:
@@ -177,11 +166,11 @@ class SessionQueues:
         on_idle: Callable[[str], None],
         sleep: Sleep,
     ) -> None:
-        self._answer = answer
-        self._rules = rules
-        self._is_alone = is_alone
+        self.answer = answer
+        self.rules = rules
+        self.is_alone = is_alone
+        self.sleep = sleep
         self._on_idle = on_idle
-        self._sleep = sleep
         self._queues: dict[str, SessionQueue] = {}
 
     def __bool__(self) -> bool:
@@ -209,8 +198,8 @@ class SessionQueues:
         Returns the outcome and the messages that are dropped for it. `interrupts` asks the caller to stop the
         running turn.
         """
-        rules = self._rules(received)
-        queue = self._queues.get(received.session_key) or self._new(received)
+        rules = self.rules(received)
+        queue = self._queues.setdefault(received.session_key, SessionQueue(self, received))
         if rules.drop == "new" and queue.depth >= rules.cap and queue.running:
             return "refused", []
         is_new = not received.was_begun and not received.inbound.trigger
@@ -253,19 +242,8 @@ class SessionQueues:
         """Cancels all tasks. The batches that they were answering stay open in the ledger."""
         await asyncio.gather(*(queue.close() for queue in list(self._queues.values())))
 
-    def _new(self, received: Received) -> SessionQueue:
-        key = received.session_key
-        queue = self._queues[key] = SessionQueue(
-            self._answer,
-            rules=lambda: self._rules(received),
-            is_alone=self._is_alone,
-            clock=asyncio.get_running_loop().time,
-            sleep=self._sleep,
-            on_idle=lambda: self._idle(key),
-        )
-        return queue
-
-    def _idle(self, key: str) -> None:
+    def end(self, key: str) -> None:
+        """Removes a queue in which nothing is left."""
         self._queues.pop(key, None)
         self._on_idle(key)
 
@@ -300,27 +278,23 @@ class Dispatcher:
         self._rules = rules
         self._runner = runner
         self._upcoming_lines = upcoming_lines
-        self._unhook = [agent.hooks.on("before_tool", self._check_rights) for agent in agents]
-        agents.on_added = lambda agent: self._unhook.append(agent.hooks.on("before_tool", self._check_rights))
+        self._slots = asyncio.Semaphore(agents.default.settings.agent.max_concurrent)
+        """The turns that run here at once."""
         self._tasks: set[asyncio.Task[None]] = set()
-        at_once = asyncio.Semaphore(agents.default.settings.agent.max_concurrent)
-        self._are_slots_taken: Callable[[], bool] = lambda: not runner.has_places and at_once.locked()
-        self._slots: AbstractAsyncContextManager[None] = nullcontext() if runner.has_places else at_once
         self._stopped: set[str] = set()
         self._is_closing = False
+        self._unhook: list[Callable[[], None]] = []
+        agents.on_added = self._check_tools_of
+        for agent in agents:
+            self._check_tools_of(agent)
         self.queues = SessionQueues(
             self._answer,
             rules=rules.queue,
-            is_alone=lambda received: bool(received.inbound.trigger or self._command(received)),
+            is_alone=self._is_alone,
             on_idle=self._stopped.discard,
             sleep=sleep,
         )
-        self._steering = Steering(
-            ledger,
-            join=lambda received, inbound: runner.join(self._agent_of(received), inbound),
-            waiting=self.queues.waiting,
-            put=self._enqueue,
-        )
+        self._steering = Steering(ledger, join=self._join, waiting=self.queues.waiting, put=self._enqueue)
         self._turns = Turns(
             ledger,
             runner=runner,
@@ -375,7 +349,7 @@ class Dispatcher:
 
     def begins_at_once(self, inbound: Inbound, session_key: str, agent: Agent) -> bool:
         """Whether the turn of a new message starts now: the session is idle, and no debounce applies."""
-        if self._is_closing or self._are_slots_taken() or self.is_busy_in(session_key):
+        if self._is_closing or self._slots.locked() or self.is_busy_in(session_key):
             return False
         new = Received(number=0, session_key=session_key, inbound=inbound, agent_id=agent.id)
         rules = self._rules.queue(new)
@@ -398,6 +372,9 @@ class Dispatcher:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.queues.close()
 
+    def _check_tools_of(self, agent: Agent) -> None:
+        self._unhook.append(agent.hooks.on("before_tool", self._check_rights))
+
     async def _check_rights(self, event: BeforeTool) -> Deny | None:
         for received in self.queues.running(event.chat.session_key):
             if not await self._gate.is_still_allowed(received.inbound):
@@ -410,6 +387,12 @@ class Dispatcher:
     def _command(self, received: Received) -> str:
         inbound = received.inbound
         return "" if inbound.trigger else self._agent_of(received).command(inbound)
+
+    def _is_alone(self, received: Received) -> bool:
+        return bool(received.inbound.trigger or self._command(received))
+
+    def _join(self, received: Received, inbound: Inbound) -> bool:
+        return self._runner.join(self._agent_of(received), inbound)
 
     async def _answer_immediately(self, received: Received, command: str) -> None:
         lines = await self._status_lines(received) if command == "status" else ()
@@ -455,8 +438,8 @@ class Dispatcher:
         key, first = batch[0].session_key, batch[0]
         self._stopped.discard(key)
         # What begins at once was allowed a moment ago.
-        is_allowed = first.begins and not first.was_begun and len(batch) == 1 and not self._are_slots_taken()
-        async with self._slots:
+        is_allowed = first.begins and not first.was_begun and len(batch) == 1 and not self._slots.locked()
+        async with nullcontext() if self._runner.has_places else self._slots:
             if key in self._stopped:  # while it waited for a slot
                 await self._ledger.drop(batch)
                 return

@@ -154,12 +154,8 @@ def taken_back(area: Sequence[str], columns: int) -> str:
     """Escape sequences that clear an area, also after a change of width. The cursor is at its start then."""
     if not area:
         return ""
-    rows = sum(max(1, -(-_cells(line) // columns)) for line in area)
+    rows = sum(max(1, -(-cell_width(_STYLE.sub("", line)) // columns)) for line in area)
     return f"\x1b[{rows - 1}A{_CLEAR_DOWN}" if rows > 1 else _CLEAR_LINE
-
-
-def _cells(line: str) -> int:
-    return cell_width(_STYLE.sub("", line))
 
 
 _TAB = "    "

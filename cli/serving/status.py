@@ -145,9 +145,11 @@ def _json(kept: SavedStatus) -> dict[str, Any]:
     }
 
 
-_SHOWN = (
-    *("version", "agent_id", "model", "address", "has_key", "needs_key", "problem", "time_zone"),
-    *("sessions", "last_session", "today_usd", "daily_cap_usd", "history_problem"),
+_SHOWN = tuple(
+    """
+    version agent_id model address has_key needs_key problem time_zone sessions last_session today_usd
+    daily_cap_usd history_problem
+    """.split()
 )
 
 

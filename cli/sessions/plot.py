@@ -117,6 +117,7 @@ def picture(timeline: Timeline, form: str, *, title: str) -> bytes:
 
 
 _BARS = " ▁▂▃▄▅▆▇█"
+CHART_ROWS = 12
 _LEAST_COLUMNS = 20
 _POINT = ("entry_id", "timestamp", "tokens", "cost_usd")
 
@@ -139,24 +140,24 @@ def timeline_json(timeline: Timeline) -> dict[str, Any]:
     }
 
 
-def chart_lines(timeline: Timeline, *, columns: int, rows: int = 12) -> list[str]:
+def chart_lines(timeline: Timeline, *, columns: int) -> list[str]:
     """The timeline as text, no wider than `columns`: a bar for each answer, or for the fullest of several.
 
     Both lines are drawn through the rows that they fall into; below stand `F` for a flush and `C` for a
     compaction, or `*` for both.
     """
-    labels = [_short(timeline.top_tokens * (row + 1) // rows) for row in range(rows)]
+    labels = [_short(timeline.top_tokens * (row + 1) // CHART_ROWS) for row in range(CHART_ROWS)]
     margin = max(map(len, labels)) + 2
     width = max(_LEAST_COLUMNS, columns - margin)
     bars = _fullest(timeline.points, width)
     flush_row, compact_row = (
-        min(rows - 1, at * rows // timeline.top_tokens)
+        min(CHART_ROWS - 1, at * CHART_ROWS // timeline.top_tokens)
         for at in (timeline.budget.flush_at, timeline.budget.compact_at)
     )
     lines = []
-    for row in reversed(range(rows)):
+    for row in reversed(range(CHART_ROWS)):
         line = {compact_row: "─", flush_row: "┄"}.get(row, " ")
-        cells = (_bar(tokens, row, rows, timeline.top_tokens) for tokens in bars)
+        cells = (_bar(tokens, row, timeline.top_tokens) for tokens in bars)
         drawn = "".join(line if cell == " " else cell for cell in cells).ljust(width, line).rstrip()
         lines.append(f"{labels[row]:>{margin - 2}} ┤{drawn}")
     under = [" "] * width
@@ -192,8 +193,8 @@ def _column(number: int, count: int, width: int) -> int:
     return number if count <= width else number * width // count
 
 
-def _bar(tokens: int, row: int, rows: int, top_tokens: int) -> str:
-    eighths = round(tokens * rows * 8 / top_tokens) - row * 8
+def _bar(tokens: int, row: int, top_tokens: int) -> str:
+    eighths = round(tokens * CHART_ROWS * 8 / top_tokens) - row * 8
     return _BARS[max(0, min(8, eighths))]
 
 

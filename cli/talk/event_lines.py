@@ -51,7 +51,7 @@ def event_line(event: Event) -> Line | None:
             how = f'  To let it run: nacre send -m "/approve {call_id}", or else "/deny {call_id}".'
             return f"{asked_text(event)}\n{how}", "warning"
         case FlushEnded(status="written"):
-            count = _note_count(event.notes)
+            count = sum(line.startswith(("- ", "* ")) for line in event.notes.splitlines())
             notes = counted(count, "note") if count else "notes"
             gone = f"; a key or password in them became {REDACTED}" if REDACTED in event.notes else ""
             return f"· saved {notes} to {one_line(event.path)}{gone}", "dim"
@@ -122,10 +122,6 @@ def asked_text(event: ApprovalAsked) -> str:
 def shown_arguments(event: ApprovalAsked) -> str:
     """All arguments of a call that waits for approval: the owner approves only what they have seen."""
     return json.dumps(dict(event.arguments), ensure_ascii=False)
-
-
-def _note_count(notes: str) -> int:
-    return sum(line.startswith(("- ", "* ")) for line in notes.splitlines())
 
 
 _ARGUMENT_CELLS = 40

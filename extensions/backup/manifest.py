@@ -134,7 +134,7 @@ def differences(listed: Sequence[Entry], found: Sequence[Entry]) -> list[str]:
         if present is None:
             problems.append(f"{entry.path} is missing.")
         elif (present.kind, present.size_bytes, present.sha256, present.link) != (
-            _stored_kind(entry.kind),
+            entry.kind if entry.kind in (FOLDER, LINK) else FILE,
             entry.size_bytes,
             entry.sha256,
             entry.link,
@@ -142,10 +142,6 @@ def differences(listed: Sequence[Entry], found: Sequence[Entry]) -> list[str]:
             problems.append(f"{entry.path} differs from the file that was backed up.")
     problems += [f"{path} is not in the manifest." for path in by_path]
     return problems
-
-
-def _stored_kind(kind: str) -> str:
-    return kind if kind in (FOLDER, LINK) else FILE
 
 
 def _entry_json(entry: Entry) -> dict[str, Any]:

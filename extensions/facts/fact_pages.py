@@ -109,7 +109,7 @@ class FactPages(FactMemory):
 
     async def note(self, identity: str, text: str, *, source: str = "", at: datetime | None = None) -> str:
         name, now = self.identities.named(identity), self._now()
-        text, source = checked_note(text, most_chars=MAX_NOTE_CHARS), checked_source(source)
+        text, source = checked_note(text), checked_source(source)
         moment = _checked_moment(at, now) or now
         noted = await self._changed(name, lambda page: add_note(page, name, text, source=source, at=moment))
         self._index.follow()
@@ -363,15 +363,15 @@ def forget_note(page: Page, number: int) -> bool:
     return False
 
 
-def checked_note(text: str, *, most_chars: int) -> str:
+def checked_note(text: str) -> str:
     """A note's text in the form in which the page keeps it.
 
     Raises:
         FactRefused: the text is empty or too long.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd").strip()
-    if not text or len(text) > most_chars:
-        raise FactRefused(f"A note has 1 to {most_chars} characters, and this text has {len(text)}.")
+    if not text or len(text) > MAX_NOTE_CHARS:
+        raise FactRefused(f"A note has 1 to {MAX_NOTE_CHARS} characters, and this text has {len(text)}.")
     text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return "\n".join(line.rstrip() for line in text.split("\n"))
 

@@ -89,7 +89,7 @@ def _file_sentences(
         try:
             with path.open("rb") as file:
                 head = file.read(32)
-            if _is_packed(head):
+            if head.startswith(_PACKED):
                 packed.append(path)
             elif _file_matches(path, target, needles):
                 elsewhere.append(path)
@@ -123,7 +123,9 @@ def _git_sentences(config: Config, target: Target, needles: Sequence[bytes]) -> 
             sentences.append(f"Messages of commits have it: {_names(messages)}.")
     folders = (config.state_dir / HISTORY_FOLDER, config.workspace / ".git")
     files = (path for folder in folders for path in folder.rglob("*"))
-    plain = (path for path in files if path.is_file() and not path.is_symlink() and not _is_object(path))
+    plain = (
+        path for path in files if path.is_file() and not path.is_symlink() and "objects" not in path.parts
+    )
     if own := [path for path in plain if _path_matches(path, target, needles)]:
         sentences.append(f"These files of git have it: {_names(own)}.")
     return sentences
@@ -156,10 +158,6 @@ def _names_and_messages(
             if _name_matches(entry, target):
                 names[entry] = None
     return list(names), messages
-
-
-def _is_object(path: Path) -> bool:
-    return "objects" in path.parts
 
 
 def _path_matches(path: Path, target: Target, needles: Sequence[bytes]) -> bool:
@@ -237,10 +235,6 @@ _BASE64 = re.compile(r"(?:[A-Za-z0-9+/_-]{4,}\s*){2,}={0,2}")
 _BLANKS = re.compile(r"\s+")
 _PLAIN_BASE64 = str.maketrans("-_", "+/")
 _MIN_NEEDLE_BYTES = 4
-
-
-def _is_packed(head: bytes) -> bool:
-    return head.startswith(_PACKED)
 
 
 def text_matches(text: str, target: Target) -> bool:

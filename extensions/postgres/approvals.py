@@ -6,21 +6,14 @@ The worker that asks and the gateway that receives the answer may run on differe
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, LiteralString, TypeVar
+from collections.abc import Callable
 
-from nacre.extensions.postgres.server.connections import DatabaseError
 from nacre.extensions.postgres.server.database import Database
+from nacre.extensions.postgres.session_rows import AgentRows, Moment
 from nacre.runtime.tools.approvals.store import Approval, from_bytes, to_bytes
-from nacre.sessions.contracts.errors import SessionStoreRefused, SessionTakenOver
-
-if TYPE_CHECKING:
-    from nacre.extensions.postgres.server.connections import Connection
-
+from nacre.sessions.contracts.errors import SessionTakenOver
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 class ApprovalTable:
@@ -30,61 +23,55 @@ class ApprovalTable:
     """
 
     def __init__(self, database: Database, *, agent: str, fence_of: Callable[[str], int | None]) -> None:
-        self._database = database
-        self._agent = agent
+        self._rows = AgentRows(database, agent)
         self._fence_of = fence_of
 
     async def put(self, approval: Approval) -> bool:
-        def work(connection: Connection) -> bool:
-            self._hold(connection, approval.session_key)
-            row = {"id": approval.id, "key": approval.session_key, "body": to_bytes(approval)}
-            return bool(connection.execute(PUT, {"agent": self._agent, **row}).rowcount)
+        def work(rows: Moment) -> bool:
+            self._hold(rows, approval.session_key)
+            return bool(rows.run(PUT, id=approval.id, key=approval.session_key, body=to_bytes(approval)))
 
-        return await _told(self._database.write(work))
+        return await self._rows.write(work)
 
     async def get(self, approval_id: str) -> Approval | None:
-        return await _told(self._database.single(lambda db: self._one(db, ONE, approval_id)))
+        return await self._rows.single(lambda rows: _one(rows, ONE, approval_id))
 
     async def all(self) -> tuple[Approval, ...]:
-        values = {"agent": self._agent}
-        rows = await _told(self._database.single(lambda db: db.execute(ALL, values).fetchall()))
+        rows = await self._rows.single(lambda rows: rows.run(ALL))
         found = [each for name, body in rows if (each := _approval(name, body)) is not None]
         return tuple(sorted(found, key=lambda approval: (approval.asked_at_ms, approval.id)))
 
     async def change(
         self, approval_id: str, changed: Callable[[Approval], Approval | None], *, by_turn: bool
     ) -> Approval | None:
-        def work(connection: Connection) -> Approval | None:
-            found = self._one(connection, LOCKED, approval_id)
+        def work(rows: Moment) -> Approval | None:
+            found = _one(rows, LOCKED, approval_id)
             if found is not None and by_turn:
-                self._hold(connection, found.session_key)
+                self._hold(rows, found.session_key)
             new = None if found is None else changed(found)
             if new is not None:
-                row = {"agent": self._agent, "id": approval_id, "body": to_bytes(new)}
-                connection.execute(SET, row)
+                rows.run(SET, id=approval_id, body=to_bytes(new))
             return new
 
-        return await _told(self._database.write(work))
+        return await self._rows.write(work)
 
     async def remove(self, approval_id: str) -> None:
-        row = {"agent": self._agent, "id": approval_id}
-        await _told(self._database.single(lambda connection: connection.execute(REMOVE, row)))
+        await self._rows.single(lambda rows: rows.run(REMOVE, id=approval_id))
 
-    def _one(self, connection: Connection, statement: str, approval_id: str) -> Approval | None:
-        values = {"agent": self._agent, "id": approval_id}
-        row = connection.execute(statement.encode(), values).fetchone()
-        return None if row is None else _approval(approval_id, row[0])
-
-    def _hold(self, connection: Connection, key: str) -> None:
+    def _hold(self, rows: Moment, key: str) -> None:
         """Raises `SessionTakenOver` if this process has lost the lane of a session."""
         fence = self._fence_of(key)
-        values = {"agent": self._agent, "key": key, "fence": fence}
-        if fence is None or connection.execute(HOLDS, values).fetchone() is not None:
+        if fence is None or rows.run(HOLDS, key=key, fence=fence):
             return
         raise SessionTakenOver(
             f"Another process went on with the session {key!r}, because this one did not say for a while "
             "that it was still at it. The call that waited for approval was not run here."
         )
+
+
+def _one(rows: Moment, statement: str, approval_id: str) -> Approval | None:
+    found = rows.run(statement, id=approval_id)
+    return _approval(approval_id, found[0][0]) if found else None
 
 
 def _approval(approval_id: str, body: bytes) -> Approval | None:
@@ -95,23 +82,16 @@ def _approval(approval_id: str, body: bytes) -> Approval | None:
     return approval
 
 
-async def _told(work: Awaitable[T]) -> T:
-    try:
-        return await work
-    except DatabaseError as error:
-        raise SessionStoreRefused(str(error)) from error
-
-
-PUT: LiteralString = """
+PUT = """
 INSERT INTO approvals (agent, id, session_key, body)
 VALUES (%(agent)s, %(id)s, %(key)s, %(body)s) ON CONFLICT DO NOTHING RETURNING id
 """
-ONE: LiteralString = "SELECT body FROM approvals WHERE agent = %(agent)s AND id = %(id)s"
-LOCKED: LiteralString = f"{ONE} FOR UPDATE"
-ALL: LiteralString = "SELECT id, body FROM approvals WHERE agent = %(agent)s"
-SET: LiteralString = "UPDATE approvals SET body = %(body)s WHERE agent = %(agent)s AND id = %(id)s"
-REMOVE: LiteralString = "DELETE FROM approvals WHERE agent = %(agent)s AND id = %(id)s"
-HOLDS: LiteralString = """
+ONE = "SELECT body FROM approvals WHERE agent = %(agent)s AND id = %(id)s"
+LOCKED = f"{ONE} FOR UPDATE"
+ALL = "SELECT id, body FROM approvals WHERE agent = %(agent)s"
+SET = "UPDATE approvals SET body = %(body)s WHERE agent = %(agent)s AND id = %(id)s"
+REMOVE = "DELETE FROM approvals WHERE agent = %(agent)s AND id = %(id)s"
+HOLDS = """
 SELECT 1 FROM lanes WHERE agent = %(agent)s AND key = %(key)s AND fence = %(fence)s FOR SHARE
 """
 """Whether a turn still holds its session; a process that takes over waits for the commit."""

@@ -305,7 +305,7 @@ class WordReader:
             together = " & ".join(plan.together) + (f" & ({any_of(plan.others)})" if plan.others else "")
             for chunk_id, score in best(Asked(query=together, atoms=[*plan.together, *plan.others])).items():
                 scores[chunk_id] = max(score, scores.get(chunk_id, score))
-            scores = _highest(scores, limit)
+            scores = dict(sorted(scores.items(), key=itemgetter(1), reverse=True)[:limit])
         if len(scores) < limit and (plan.together or (plan.weighed and inside)):
             # Few chunks have the rare words, especially in a narrow scope: let every word select.
             scores = best(everything)
@@ -340,7 +340,3 @@ class WordReader:
 def idf(rows: int, chunks: int) -> float:
     """The inverse document frequency (Robertson and Zaragoza 2009, as FTS5 computes it)."""
     return max(math.log((chunks - rows + 0.5) / (rows + 0.5)) if chunks > rows else 0.0, LEAST_IDF)
-
-
-def _highest(scores: Mapping[int, float], limit: int) -> dict[int, float]:
-    return dict(sorted(scores.items(), key=itemgetter(1), reverse=True)[:limit])

@@ -355,27 +355,32 @@ def _told_later(
             continue
         if terms < most[older.chunk_id]:
             continue
-        above = older.terms - older.own
-        named = older.terms & intent.names if intent.names else above or older.terms
+        named = older.terms & intent.names if intent.names else older.terms - older.own or older.terms
         for newer, newer_day in zip(said, days, strict=True):
             if newer_day <= day:
                 break
-            if not named & newer.terms or not (named <= newer.terms or named & _subject(newer, intent)):
-                continue
-            if not (intent.names or above or begin_alike(newer.claim, older.claim)):
-                continue
-            if newer.claim.stems == older.claim.stems:
-                continue
-            # One of the words is the name, or without a name the one that both begin with.
-            words = newer.shared_words(older) - bool(newer.own & older.own & named)
-            tells = newer.claim.is_change and not older.claim.is_change
-            now, before = related[newer.chunk_id], related[older.chunk_id]
-            if now is None or before is None:
-                is_enough = words > 0 and _are_about_one_matter(newer, older)
-            else:
-                is_enough = words + tells > 0 and before - now < _LAG * (words + 2 * tells) ** 2
-            if is_enough:
+            if _tells_of(newer, named, intent, older) and _answers_as_well(newer, older, named, related):
                 yield newer, older
+
+
+def _tells_of(newer: _Line, named: frozenset[int], intent: Intent, older: _Line) -> bool:
+    """Whether a line tells something else of the same person or thing, which the terms `named` name."""
+    if not named & newer.terms or not (named <= newer.terms or named & _subject(newer, intent)):
+        return False
+    is_named = bool(intent.names or older.terms - older.own) or begin_alike(newer.claim, older.claim)
+    return is_named and newer.claim.stems != older.claim.stems
+
+
+def _answers_as_well(
+    newer: _Line, older: _Line, named: frozenset[int], related: Mapping[int, float | None]
+) -> bool:
+    # One of the words is the name, or without a name the one that both begin with.
+    words = newer.shared_words(older) - bool(newer.own & older.own & named)
+    tells = newer.claim.is_change and not older.claim.is_change
+    now, before = related[newer.chunk_id], related[older.chunk_id]
+    if now is None or before is None:
+        return words > 0 and _are_about_one_matter(newer, older)
+    return words + tells > 0 and before - now < _LAG * (words + 2 * tells) ** 2
 
 
 def _is_one_word(one: str, other: str) -> bool:

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from nacre.memory.contracts.records import Chunk, SearchHit, SearchReport, Superseded, citation
 from nacre.memory.contracts.store import Snapshot, Vector
 from nacre.memory.search.contradiction import HitGroup, asked_lines, corrected_order, superseded_lines
-from nacre.memory.search.diversity import DIVERSE_POOL, diverse
 from nacre.memory.search.finding import SearchContext, WordingResult, find
-from nacre.memory.search.ranking import Ranked, best_of, placed
+from nacre.memory.search.ranking import DIVERSE_POOL, Ranked, best_of, diverse, placed
 from nacre.memory.text.evidence import Finder, counted, rarity
 from nacre.memory.text.lexical import quotation
 from nacre.memory.text.markdown_blocks import HEADING

@@ -51,18 +51,12 @@ NO_KEYS = frozenset(
 )
 """Words before a colon that are not keys with one value."""
 _EVENTS = frozenset(
-    (
-        *("decision", "decided", "plan", "question", "answer", "lesson", "event", "task", "weather", "today"),
-        *("breakfast", "lunch", "dinner", "mood"),
-    )
+    """
+    decision decided plan question answer lesson event task weather today breakfast lunch dinner mood
+    """.split()
 )
 """Things that have another value every day, none of which replaces an earlier one."""
-_VALUES = frozenset(
-    (
-        *("", "value", "values", "now", "wert", "valeur", "valor", "valore", "waarde", "значение"),
-        *("值", "値", "값"),
-    )
-)
+_VALUES = frozenset(["", *"value values now wert valeur valor valore waarde значение 值 値 값".split()])
 """Headings of a column of values; the rows name the things."""
 _SECTIONS = frozenset(("facts", "preferences", "decisions", "people", "lessons", "retain", "notes", "log"))
 """Headings that name the kind of the lines below, not their subject."""
@@ -71,12 +65,7 @@ _OWN_HEADING = re.compile("notes (?:of the conversation|from )|noted (?:at |by a
 _OWNER = frozenset(("user", "owner"))
 QUESTION_MARKS = ("?", "\uff1f", "\u061f")
 _INDEFINITE = frozenset(("a", "an", "ein", "eine", "einen", "un", "une", "una", "uno"))
-_AT = frozenset(
-    (
-        *("in", "at", "on", "under", "near", "behind", "im", "am", "auf", "bei", "unter", "hinter", "neben"),
-        *("en", "a", "dans", "sur", "chez", "sous"),
-    )
-)
+_AT = frozenset("in at on under near behind im am auf bei unter hinter neben en a dans sur chez sous".split())
 """Words before a place."""
 _STATE, _SORT = "state", "sort"
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")

@@ -80,9 +80,8 @@ _QUOTED = re.compile(
 """Text between quotation marks of any language; an apostrophe inside a word is not one."""
 _AROUND = " \t\n.,;:!?…。！？؟¿¡"
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_MONTHS = (
-    *("january", "february", "march", "april", "may", "june", "july"),
-    *("august", "september", "october", "november", "december"),
+_MONTHS = tuple(
+    "january february march april may june july august september october november december".split()
 )
 
 

@@ -64,7 +64,7 @@ def label_of(line: str) -> Label | None:
     name = fold(found["name"]).strip()
     opened = "".join(filter(str.isascii, opened))
     form = f"{mark if mark[:1] in '>#' else mark[:1]} {'at' if found['time'] else ''} {opened}{closed}"
-    return Label(form, name, _role(name), found.end())
+    return Label(form, name, _roles().get(name, ""), found.end())
 
 
 def lines_of_assistants(texts: Mapping[int, str], paths: Callable[[], Mapping[int, str]]) -> Lines:
@@ -153,7 +153,3 @@ def _answering() -> re.Pattern[str]:
 def _roles() -> Mapping[str, Role]:
     table: dict[str, Role] = dict.fromkeys(map(fold, claim_words("said by a person")), "person")
     return table | dict.fromkeys(map(fold, claim_words("said by an assistant")), "assistant")
-
-
-def _role(name: str) -> Role:
-    return _roles().get(name, "")

@@ -102,7 +102,7 @@ def refuse_kept(root: Path, path: Path, kept: Sequence[Path]) -> None:
             )
 
 
-def open_regular(path: Path, flags: int, mode: int = 0o666) -> int:
+def open_regular(path: Path, flags: int) -> int:
     """Opens a regular file and returns its descriptor; never follows a link in the last component.
 
     Checking and opening are one step, so that a link placed after `contained_path` cannot lead out, and a
@@ -115,7 +115,7 @@ def open_regular(path: Path, flags: int, mode: int = 0o666) -> int:
     """
     safe_flags = flags | _flag("O_NOFOLLOW") | _flag("O_CLOEXEC") | _flag("O_NONBLOCK") | _flag("O_BINARY")
     try:
-        descriptor = os.open(path, safe_flags, mode)
+        descriptor = os.open(path, safe_flags, 0o666)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK):
             raise PathOutsideRoot(f"{path.name!r} became a symbolic link; it is not opened.") from error

@@ -68,7 +68,8 @@ class ContextFiles:
         key = (*names, per_file_chars, total_chars)
         # Taken before the fingerprints, so that later changes are newer.
         looked_at_ns = self._now_ns()
-        seen = await self._workspace.fingerprints((*names, *_older(names)))
+        older = [OLDER_NAMES[name] for name in names if name in OLDER_NAMES]
+        seen = await self._workspace.fingerprints((*names, *older))
         before = self._shown.get(key)
         if before is not None and before.is_settled and before.seen == seen:
             return before.files
@@ -125,10 +126,6 @@ class ContextFiles:
             fingerprint=fingerprint,
             looked_at_ns=looked_at_ns,
         )
-
-
-def _older(names: Sequence[str]) -> list[str]:
-    return [OLDER_NAMES[name] for name in names if name in OLDER_NAMES]
 
 
 def _present(name: str, seen: Mapping[str, Fingerprint | None]) -> str:

@@ -8,11 +8,10 @@ import asyncio
 import json
 import queue
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -258,10 +257,6 @@ _QUICK = frozenset((statements.ROLE, statements.NEXT_PART))
 """Statements of every message that find a row by an index: a thread takes longer than they do."""
 
 
-def _run_one(statement: str, values: Mapping[str, object], db: Connection) -> list[Any]:
-    return _run_on(db)(statement, **values)
-
-
 class SqliteRows:
     """The `LedgerRows` of a file, which other processes may have open as well.
 
@@ -291,8 +286,7 @@ class SqliteRows:
         return await self.run(statement, **values)
 
     async def run(self, statement: str, durable: bool = True, /, **values: object) -> list[Any]:
-        work = partial(_run_one, statement, values)
-        return await self.transact(work, durable=durable)
+        return await self.transact(lambda db: _run_on(db)(statement, **values), durable=durable)
 
     async def write(self, work: Callable[[Run], T]) -> T:
         return await self.transact(lambda db: work(_run_on(db)))

@@ -17,21 +17,20 @@ from nacre.record import Record
 Row: TypeAlias = tuple[Any, ...]
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "people": ("channel", "account", "sender_id", "role", "since_ms"),
-    "pairings": ("channel", "account", "sender_id", "code", "asked_ms"),
-    "jobs": ("id", "answered_by", "asker", "text", "rule", "made_ms", "due_ms", "problem"),
-    "inbound": (
-        *("number", "channel", "account", "chat_id", "message_id", "session_key", "answered_by", "state"),
-        *("turn", "attempts", "joined", "received_ms", "body"),
-    ),
-    "outbound": (
-        *("number", "turn", "channel", "account", "chat_id", "thread_id", "answers", "text", "state"),
-        *("was_draft", "attempts", "sent_id", "problem", "asker"),
-    ),
-    "cursors": ("channel", "account", "value"),
-    "choices": ("session_key", "name", "value"),
-    "owner_chats": ("answered_by", "channel", "account", "at_ms", "inbound"),
-    "heartbeats": ("answered_by", "at_ms"),
+    table: tuple(columns.split())
+    for table, columns in {
+        "people": "channel account sender_id role since_ms",
+        "pairings": "channel account sender_id code asked_ms",
+        "jobs": "id answered_by asker text rule made_ms due_ms problem",
+        "inbound": """number channel account chat_id message_id session_key answered_by state turn attempts
+            joined received_ms body""",
+        "outbound": """number turn channel account chat_id thread_id answers text state was_draft attempts
+            sent_id problem asker""",
+        "cursors": "channel account value",
+        "choices": "session_key name value",
+        "owner_chats": "answered_by channel account at_ms inbound",
+        "heartbeats": "answered_by at_ms",
+    }.items()
 }
 """What is copied, by table. The statuses of bridges are not: the next serving program determines them
 anew."""

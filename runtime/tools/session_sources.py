@@ -330,7 +330,7 @@ class SessionSources(Record):
             names=(*speakers.people, *speakers.tools)[-MOST_NAMES:],
             session_key=self.session_key,
             session_id=self.session_id,
-            entry_ids=entry_ids or _range(speakers.turn_start, speakers.newest),
+            entry_ids=entry_ids or tuple(dict.fromkeys(filter(None, (speakers.turn_start, speakers.newest)))),
             chat=self.chat,
             at=self.now().isoformat(timespec="seconds"),
         )
@@ -348,10 +348,6 @@ class SessionSources(Record):
             return replace(source, said_by=(person,), names=names, entry_ids=(said.entry_id,))
 
         return source_of
-
-
-def _range(first: str, last: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filter(None, (first, last))))
 
 
 def _words(text: str) -> str:

@@ -59,12 +59,10 @@ PDF_SECONDS = 30.0
 _WORST_CHAR_BYTES = 4
 _TEXT_TYPES = ("json", "xml", "yaml", "toml", "javascript", "x-sh", "x-python", "sql", "csv")
 _TEXT_NAMES = frozenset(
-    (
-        *(".txt", ".md", ".markdown", ".rst", ".csv", ".tsv", ".json", ".jsonl", ".json5", ".yaml", ".yml"),
-        *(".toml", ".ini", ".cfg", ".conf", ".log", ".xml", ".html", ".css", ".js", ".ts", ".py", ".rs"),
-        *(".go", ".c", ".h", ".cpp", ".java", ".kt", ".rb", ".php", ".sh", ".sql", ".tex", ".srt", ".vcf"),
-        *(".ics", ".eml", ".diff", ".patch"),
-    )
+    """
+    .txt .md .markdown .rst .csv .tsv .json .jsonl .json5 .yaml .yml .toml .ini .cfg .conf .log .xml .html
+    .css .js .ts .py .rs .go .c .h .cpp .java .kt .rb .php .sh .sql .tex .srt .vcf .ics .eml .diff .patch
+    """.split()
 )
 _SUFFIXES = (".aac", ".flac", ".m4a", ".mp3", ".mpga", ".oga", ".ogg", ".opus", ".wav", ".weba")
 _TYPE_SUFFIXES = {

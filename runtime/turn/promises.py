@@ -37,20 +37,23 @@ _READING = frozenset(
     ("read", "list", "memory_search", "memory_get", "memory_recall", "memory_recall_facts", "memory_forget")
 )
 
-_ASKING_STEMS = """
-rememb forget mind note memo record down save store remind merk vergiss denk notier notiz schreib erinner souv
-rappel oublie retien reten recuerd recué acuerd acuér olvide anota apunta cuenta lembr esqueça ricord tieni
-dimentic annota onthoud ihåg запомн запиш забудь напомни 记 記 忘 备 備 提醒 覚え メモ 기억 메모 적어
-"""
-_ASKING = tuple(_ASKING_STEMS.split())
+_ASKING = tuple(
+    """
+    rememb forget mind note memo record down save store remind merk vergiss denk notier notiz schreib
+    erinner souv rappel oublie retien reten recuerd recué acuerd acuér olvide anota apunta cuenta lembr
+    esqueça ricord tieni dimentic annota onthoud ihåg запомн запиш забудь напомни 记 記 忘 备
+    備 提醒 覚え メモ 기억 메모 적어
+    """.split()
+)
 """Every request to remember contains one of these; other messages are not read more closely."""
-_CLAIMING_STEMS = """
-rememb forget note mind saved stored recorded written added merk notier gespeichert aufgeschrieben souviendrai
-retiens noté n'oublierai enregistré recordaré anotado guardado cuenta nota olvidaré lembrar anotei guardei
-esquecer ricorderò dimenticherò onthouden genoteerd opgeslagen запомн запис сохранил забуду помнить 记 保存
-覚え メモ 記録 忘れ 기억 메모 저장
-"""
-_CLAIMING = tuple(_CLAIMING_STEMS.split())
+_CLAIMING = tuple(
+    """
+    rememb forget note mind saved stored recorded written added merk notier gespeichert aufgeschrieben
+    souviendrai retiens noté n'oublierai enregistré recordaré anotado guardado cuenta nota olvidaré lembrar
+    anotei guardei esquecer ricorderò dimenticherò onthouden genoteerd opgeslagen запомн запис сохранил
+    забуду помнить 记 保存 覚え メモ 記録 忘れ 기억 메모 저장
+    """.split()
+)
 _RHETORICAL = re.compile(r"\b(?:remember|don['’]?t forget)\s*,", re.IGNORECASE)
 """Encouragement, as in "Remember, every step counts", asks for nothing."""
 _CLAIMS = re.compile(

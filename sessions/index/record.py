@@ -14,12 +14,11 @@ from nacre.sessions.contracts.messages import Usage
 from nacre.sessions.disk.json_text import to_line
 
 _OTHERS_OF_CHAT = frozenset(
-    {
-        *("subject", "groupChannel", "space", "thinkingLevel", "verboseLevel", "reasoningLevel"),
-        *("elevatedLevel", "ttsAuto", "responseUsage", "sendPolicy", "execHost", "execSecurity", "execAsk"),
-        *("execNode", "spawnedBy", "pinned", "groupActivation", "groupActivationNeedsSystemIntro"),
-        *("queueMode", "queueDebounceMs", "queueCap", "queueDrop"),
-    }
+    """
+    subject groupChannel space thinkingLevel verboseLevel reasoningLevel elevatedLevel ttsAuto responseUsage
+    sendPolicy execHost execSecurity execAsk execNode spawnedBy pinned groupActivation
+    groupActivationNeedsSystemIntro queueMode queueDebounceMs queueCap queueDrop
+    """.split()
 )
 """Other programs' keys that belong to the conversation rather than to one session of it."""
 

@@ -519,13 +519,9 @@ async def transcript_bytes(path: Path, *, session_id: str) -> bytes:
     import aiofiles
 
     with reported("read", path), suppress(FileNotFoundError):
-        async with aiofiles.open(path, "rb", opener=_open_plain) as file:
+        async with aiofiles.open(path, "rb", opener=open_plain) as file:
             return await file.read()
     raise _missing(path, session_id)
-
-
-def _open_plain(path: str, flags: int) -> int:
-    return open_plain(Path(path), flags)
 
 
 def _missing(path: Path, session_id: str) -> SessionNotFound:

@@ -92,7 +92,7 @@ def lines_to_prune(
     does a record without a time or with a future time.
     """
     free = {
-        key: _active_at_ms(record)
+        key: max(record.last_interaction_at_ms or 0, record.updated_at_ms)
         for key, record in records.items()
         if key not in active_keys and not _is_protected(key, record, main_key)
     }
@@ -161,10 +161,6 @@ def high_water_bytes(limits: MaintenanceLimits) -> int:
 def _is_protected(key: str, record: SessionRecord, main_key: str) -> bool:
     chosen = any(record.extra.get(name) for name in ("pinned", "archived"))
     return chosen or key_kind(key, main_key=main_key) in PROTECTED_KINDS
-
-
-def _active_at_ms(record: SessionRecord) -> int:
-    return max(record.last_interaction_at_ms or 0, record.updated_at_ms)
 
 
 def _total_bytes(files: Iterable[StoredFile]) -> int:

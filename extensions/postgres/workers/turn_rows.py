@@ -400,9 +400,9 @@ class TurnRows:
         """
         await self._run(STOP, agent=agent_id, key=session_key, outcome=outcome, ids=[*ids], besides=besides)
 
-    async def forget_over(self, most: int = 5_000) -> None:
+    async def forget_over(self) -> None:
         """Removes turns of all agents that ended more than `KEPT_SECONDS` ago, in batches."""
-        await self._run(FORGET_OVER, seconds=KEPT_SECONDS, most=most)
+        await self._run(FORGET_OVER, seconds=KEPT_SECONDS, most=5_000)
 
     async def news(self, wanted: Collection[TurnKey]) -> dict[TurnKey, Outcome | list[ApprovalAsked]]:
         """The outcomes of finished turns, and the unasked questions of running ones."""

@@ -23,8 +23,8 @@ from nacre.memory.text.forms.words import (
 
 _GREEK = [*map(chr, range(0x370, 0x400)), *map(chr, range(0x1F00, 0x2000))]
 _ZEROS = (
-    *("\u0660", "\u06f0", "\u07c0", "\u0966", "\u09e6", "\u0a66", "\u0ae6", "\u0b66", "\u0be6", "\u0c66"),
-    *("\u0ce6", "\u0d66", "\u0de6", "\u0e50", "\u0ed0", "\u0f20", "\u1040", "\u17e0", "\u1810"),
+    "\u0660\u06f0\u07c0\u0966\u09e6\u0a66\u0ae6\u0b66\u0be6\u0c66"
+    "\u0ce6\u0d66\u0de6\u0e50\u0ed0\u0f20\u1040\u17e0\u1810"
 )
 """The zero of each living script with its own digits; the other nine follow it."""
 
@@ -152,7 +152,9 @@ def _in_line(text: str) -> tuple[tuple[str, str], ...]:
 def _each_in_line(text: str) -> Iterator[tuple[str, str]]:
     for found in re.finditer(_AMOUNT, text):
         yield found[0], _SIGNS.sub("", _CENTS.sub("", found[0]))
-    accounts = [found[0] for found in _ACCOUNT.finditer(text) if _digits(found[0]) >= _ACCOUNT_DIGITS]
+    accounts = [
+        found[0] for found in _ACCOUNT.finditer(text) if sum(map(str.isdigit, found[0])) >= _ACCOUNT_DIGITS
+    ]
     for account in accounts:
         text = text.replace(account, "")
         if " " in account:
@@ -166,10 +168,6 @@ def _each_in_line(text: str) -> Iterator[tuple[str, str]]:
             yield grouped, joined
         elif grouped.startswith("+"):
             yield from ((grouped, number) for number in (joined, *_inland(joined)))
-
-
-def _digits(text: str) -> int:
-    return sum(map(str.isdigit, text))
 
 
 def _inland(digits: str) -> Iterator[str]:
@@ -186,10 +184,10 @@ _EMOJI = re.compile(
 _BEYOND = re.compile("[^\x00-\u25ff]")
 """Tells in a third of the time that a text has none."""
 _SAYS_NOTHING = frozenset(
-    (
-        *("and", "the", "with", "sign", "symbol", "mark", "black", "white", "heavy", "face", "open"),
-        *("person", "regional", "indicator", "letter", "emoji", "component", "left", "right", "down"),
-    )
+    """
+    and the with sign symbol mark black white heavy face open person regional indicator letter emoji
+    component left right down
+    """.split()
 )
 
 
@@ -306,10 +304,7 @@ def beginning(word: str) -> str:
     return word[: max(_LEAST_LETTERS, math.ceil(_KEPT * len(word)))]
 
 
-_SUFFIXES = (
-    *("ations", "ation", "ments", "ment", "ness", "ingly", "ings", "ing", "edly", "ies", "ied", "ers"),
-    *("er", "ed", "es", "ly", "s", "y", "e"),
-)
+_SUFFIXES = tuple("ations ation ments ment ness ingly ings ing edly ies ied ers er ed es ly s y e".split())
 _MIN_STEM = 3
 
 

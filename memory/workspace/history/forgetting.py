@@ -65,7 +65,9 @@ def forget_in_history(repository: Repository, without: Without, *, only: Sequenc
     """
     if not repository.head():
         return
-    listed = repository.git("rev-list", "--objects", BRANCH, "--", *map(_literal, only))
+    listed = repository.git(
+        "rev-list", "--objects", BRANCH, "--", *(f":(top,literal){name}" for name in only)
+    )
     rows = (row.partition(" ") for row in listed.decode("utf-8", "replace").splitlines())
     notes = {name.encode() for name, _blank, path in rows if is_markdown(path)}
     stream = repository.git("fast-export", "--show-original-ids", "--reencode=no", BRANCH)
@@ -74,10 +76,6 @@ def forget_in_history(repository: Repository, without: Without, *, only: Sequenc
     repository.forget_seen()
     repository.git("reflog", "expire", "--expire=now", "--all")
     repository.git("gc", "--quiet", "--prune=now")
-
-
-def _literal(name: str) -> str:
-    return f":(top,literal){name}"
 
 
 def _changed(stream: BinaryIO, notes: set[bytes], without: Without) -> Iterator[bytes]:

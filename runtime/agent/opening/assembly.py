@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import cache, partial
-from typing import Any
 
 from nacre.locks import keeps_out
 from nacre.memory.contracts.errors import MemoryIndexError
@@ -19,6 +18,7 @@ from nacre.runtime.agent.opening.author_parts import AuthorParts, extended, with
 from nacre.runtime.agent.opening.open_models import open_models, open_voice_notes
 from nacre.runtime.agent.opening.shared import Shared, World
 from nacre.runtime.agent.opening.sub_agents import SubAgents
+from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, WINDOW_SOURCES, ContextBudget
 from nacre.runtime.contracts.clock import Clock, NewId, epoch_ms, owner_clock
@@ -27,6 +27,7 @@ from nacre.runtime.contracts.model import ChatModel, load_ahead
 from nacre.runtime.extensions.loading import EngineParts, engine_parts, load_facts
 from nacre.runtime.hooks.hooks import Hooks, HookTable, register_all
 from nacre.runtime.hooks.trust import TrustedHooks, register_workspace_hooks
+from nacre.runtime.models.failover import ModelChain
 from nacre.runtime.models.offline.answers import quotes_nothing
 from nacre.runtime.models.offline.model import OfflineModel
 from nacre.runtime.open_sessions.open_session import NoticeLog, SessionOpener
@@ -43,8 +44,9 @@ from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY
 from nacre.runtime.storage.storage import left_in_folder, open_skills, review_queue, storage_of
 from nacre.runtime.tools.approvals.approvals import Approvals
 from nacre.runtime.tools.approvals.store import Approval
+from nacre.runtime.tools.function import ToolSource
 from nacre.runtime.turn.system_prompt import PromptParts, SystemPrompts
-from nacre.runtime.turn.turn_parts import TurnParts
+from nacre.runtime.turn.turn_parts import RunsSubAgent, TurnParts
 from nacre.sessions.stores.store import SessionStore
 
 LOCK_WAIT_SECONDS = 600.0
@@ -123,47 +125,31 @@ async def assemble(
         raise TurnBroken(f"The agent could not be opened in {config.state_dir}: {error}") from error
 
 
-def _first_name(given: AuthorParts) -> str:
-    first = next(iter(given.models), "")
-    return first if isinstance(first, str) else first.name
-
-
 async def _assembled(config: Config, given: AuthorParts, world: World) -> AgentParts:
-    settings, now, new_id = config.settings, world.now, world.new_id
     with_tools = with_servers(config, given)
     opening = world.opening(with_tools, on_note=lambda path: turn.on_notes(path))
     given, commands, extension_notices = extended(given, opening)
     await asyncio.to_thread(keep_private, config.state_dir, config.folders)
     workspace, workspace_notices = await _workspace(config)
-    count_tokens = world.count_tokens(_first_name(given) or config.model_name)
-    offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=new_id, count_tokens=world.count_tokens(""))
-    chosen = open_models(
-        config,
-        [each if isinstance(each, str) else world.author_model(each) for each in given.models],
-        offline=offline,
-        model_named=partial(world.model, config),
-        now=now,
-        sleep=asyncio.sleep,
-        count_tokens=count_tokens,
+    offline = OfflineModel(
+        now_ms=lambda: epoch_ms(world.now()), new_id=world.new_id, count_tokens=world.count_tokens("")
     )
+    chosen = _open_models(config, given, world, offline)
     memory, of_engine = await open_memory_slot(config, given, world, commands)
-    store = storage_of(config).sessions(now=now, new_id=new_id)
+    store = storage_of(config).sessions(now=world.now, new_id=world.new_id)
     world.closing.push_async_callback(store.close)
-    locks = SessionLocks(store, sleep=asyncio.sleep, wait_seconds=LOCK_WAIT_SECONDS)
-    running = Running()
-    turn = TurnParts(
-        agent_id=config.agent_id,
-        settings=settings,
-        models=chosen.default,
+    locks, running = SessionLocks(store, sleep=asyncio.sleep, wait_seconds=LOCK_WAIT_SECONDS), Running()
+    turn = _turn_parts(
+        config,
+        given,
+        world,
         offline=offline,
+        models=chosen.default,
         memory=memory,
         workspace=workspace,
-        history=_history(config, workspace, world),
-        tools=given.tools,
+        store=store,
         tool_sources=tuple(world.tool_source(with_tools, make) for make in given.tool_sources),
         run_sub_agent=SubAgents(given.tools, chosen=chosen, locks=locks, running=running, world=world).run,
-        prompt_parts=PromptParts(given.prompt_parts),
-        **_by_settings(config, world, workspace, store, count_tokens),
     )
     hook_notices = register_hooks(given, of_engine.hooks, turn, config)
     waiting = waiting_notices(await turn.approvals.pending())
@@ -173,10 +159,15 @@ async def _assembled(config: Config, given: AuthorParts, world: World) -> AgentP
         locks=locks,
         lifecycle=Lifecycle(turn, locks=locks, ended_sessions=store.ended_sessions),
         notices=(
-            *(*config.notices, *workspace_notices, *waiting, *extension_notices, *hook_notices),
-            *(*memory.notices, *_window_notices(chosen.default.first.budget)),
+            *config.notices,
+            *workspace_notices,
+            *waiting,
+            *extension_notices,
+            *hook_notices,
+            *memory.notices,
+            *_window_notices(chosen.default.first.budget),
         ),
-        upkeep=Upkeep(store, settings.session, now=now),
+        upkeep=Upkeep(store, config.settings.session, now=world.now),
         commands=of_engine.commands,
         limits=given.limits,
         running=running,
@@ -186,42 +177,69 @@ async def _assembled(config: Config, given: AuthorParts, world: World) -> AgentP
     )
 
 
-def _by_settings(
+def _open_models(config: Config, given: AuthorParts, world: World, offline: ChatModel) -> ChosenModels:
+    return open_models(
+        config,
+        [each if isinstance(each, str) else world.author_model(each) for each in given.models],
+        offline=offline,
+        model_named=partial(world.model, config),
+        now=world.now,
+        sleep=asyncio.sleep,
+        count_tokens=_token_counter(config, given, world),
+    )
+
+
+def _token_counter(config: Config, given: AuthorParts, world: World) -> Callable[[str], int]:
+    first = next(iter(given.models), "")
+    return world.count_tokens((first if isinstance(first, str) else first.name) or config.model_name)
+
+
+def _turn_parts(
     config: Config,
+    given: AuthorParts,
     world: World,
+    *,
+    offline: ChatModel,
+    models: ModelChain,
+    memory: MemorySlot,
     workspace: Workspace,
     store: SessionStore,
-    count_tokens: Callable[[str], int],
-) -> dict[str, Any]:
-    settings, now = config.settings, world.now
-    compaction = settings.agent.compaction
-    review, estimate_tokens = review_queue(config), world.count_tokens("")
-    return {
-        "hooks": Hooks(timeout_seconds=settings.hooks.timeout_seconds),
-        "notice_log": NoticeLog(),
-        "now": now,
-        "new_id": world.new_id,
-        "count_tokens": count_tokens,
-        "estimate_tokens": estimate_tokens,
-        "summary_model": _side_model(config, world, compaction.model),
-        "flush_model": _side_model(config, world, compaction.memory_flush.model),
-        "sessions": SessionOpener(
+    tool_sources: tuple[ToolSource, ...],
+    run_sub_agent: RunsSubAgent,
+) -> TurnParts:
+    settings, now, new_id, estimate_tokens = config.settings, world.now, world.new_id, world.count_tokens("")
+    compaction, review = settings.agent.compaction, review_queue(config)
+    return TurnParts(
+        agent_id=config.agent_id,
+        settings=settings,
+        models=models,
+        summary_model=_side_model(config, world, compaction.model),
+        flush_model=_side_model(config, world, compaction.memory_flush.model),
+        offline=offline,
+        sessions=SessionOpener(
             store,
             now=now,
-            new_id=world.new_id,
+            new_id=new_id,
             history_turns=partial(history_turns_of, settings=settings),
             access=partial(workspace_access, settings=settings),
         ),
-        "sources": Sources(
+        memory=memory,
+        workspace=workspace,
+        sources=Sources(
             workspace,
             secrets=settings.memory.secrets,
             review=review,
             reviews_all=settings.memory.writes == "review",
         ),
-        "review": review,
-        "voice_notes": open_voice_notes(config, now, world.closing),
-        "approvals": open_approvals(config, now, world.new_id, fence_of=store.fence),
-        "prompts": SystemPrompts(
+        review=review,
+        history=_history(config, workspace, world),
+        voice_notes=open_voice_notes(config, now, world.closing),
+        tools=given.tools,
+        tool_sources=tool_sources,
+        run_sub_agent=run_sub_agent,
+        approvals=open_approvals(config, now, new_id, fence_of=store.fence),
+        prompt_parts=PromptParts(given.prompt_parts),
+        prompts=SystemPrompts(
             workspace,
             settings.agent,
             settings.skills,
@@ -229,7 +247,13 @@ def _by_settings(
             now=now,
             count_tokens=estimate_tokens,
         ),
-    }
+        hooks=Hooks(timeout_seconds=settings.hooks.timeout_seconds),
+        notice_log=NoticeLog(),
+        now=now,
+        new_id=new_id,
+        count_tokens=_token_counter(config, given, world),
+        estimate_tokens=estimate_tokens,
+    )
 
 
 def _side_model(config: Config, world: World, name: str) -> ChatModel | None:

@@ -14,7 +14,6 @@ from nacre.runtime.models.cooldown import CooldownFile
 from nacre.runtime.models.failover import Candidate, ModelChain, Patience
 from nacre.runtime.providers.opening import open_transcribers, price_entry, settled_budget
 from nacre.runtime.settings.config import OFFLINE_NAMES, Config
-from nacre.runtime.settings.disk.auth_profiles import AuthProfile
 from nacre.runtime.turn.inbound_message import VoiceNotes
 
 
@@ -112,14 +111,11 @@ def model_key(config: Config, name: str, now: Clock) -> Hashable:
     """Everything that the settings say about a model: equal keys are the same model, asked in the same
     way.
     """
-    provider = config.settings.models.providers.get(name.partition("/")[0])
+    provider_name = name.partition("/")[0]
+    provider = config.settings.models.providers.get(provider_name)
     said = provider.model_dump_json() if provider else ""
-    profile = _profile(config, name, now)
+    profile = config.auth.find(provider_name, now_ms=epoch_ms(now()))
     return "model", name, said, profile and profile.api_key, config.settings.agent.model_timeout_seconds
-
-
-def _profile(config: Config, name: str, now: Clock) -> AuthProfile | None:
-    return config.auth.find(name.partition("/")[0], now_ms=epoch_ms(now()))
 
 
 def open_voice_notes(config: Config, now: Clock, closing: AsyncExitStack) -> VoiceNotes:

@@ -8,8 +8,7 @@ import pytest
 
 from nacre.memory.contracts.records import Chunk, ChunkPlace
 from nacre.memory.contracts.settings import HybridSettings
-from nacre.memory.search.diversity import diverse, mmr_order
-from nacre.memory.search.ranking import placed, rank
+from nacre.memory.search.ranking import diverse, mmr_order, placed, rank
 from nacre.memory.search.scoring import Candidates, QueryFacts
 
 TODAY = date(2026, 2, 10)

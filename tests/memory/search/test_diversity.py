@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from nacre.memory.search.diversity import jaccard, mmr_order, mmr_score, word_set
+from nacre.memory.search.ranking import jaccard, mmr_order, mmr_score, word_set
 
 NETWORK = (
     "Configured Omada router, set VLAN 10 for IoT devices",
