@@ -258,8 +258,8 @@ async def test_a_tight_window_is_told_when_the_agent_opens(tmp_path: Path, token
         assert any(f"has only {tokens} tokens (from settings)" in notice for notice in agent.notices) is told
 
 
-@pytest.mark.covers("ASK-3")
 @pytest.mark.parametrize(("tokens", "facts"), [(16_000, 0), (24_000, 200)])
+@pytest.mark.covers("ASK-3")
 async def test_a_small_window_is_not_compacted_again_at_once(tmp_path: Path, tokens: int, facts: int) -> None:
     """What a compaction keeps leaves room for a few turns, also where the usual tail would not.
 
