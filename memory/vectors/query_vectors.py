@@ -71,7 +71,10 @@ class QueryVectors:
         open until a server does.
         """
         if in_use(self._embedder).facts.in_process:
-            return asyncio.run_coroutine_threadsafe(self.vector(text), asyncio.get_running_loop())
+            asked = asyncio.run_coroutine_threadsafe(self.vector(text), asyncio.get_running_loop())
+            for _ in range(3):  # until the model has begun, before words take Python's lock
+                await asyncio.sleep(0)
+            return asked
         answered: Future[Sequence[float] | None] = Future()
         answered.set_result(await self.vector(text))
         return answered
