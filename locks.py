@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 FILE_MODE = 0o600
@@ -88,7 +89,8 @@ def keeps_out(folder: Path, take: Callable[[Path], Callable[[], None] | None] = 
     except OSError:
         return True
     finally:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.unlink()
     for release in (second, first):
         if release is not None:
             release()

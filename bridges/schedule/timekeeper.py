@@ -104,8 +104,8 @@ class Timekeeper:
                     is_aligned = True
                 await self.run_due()
                 due = await self._timetable.next_due()
-                if due is not None and due > self._now():
-                    wait_seconds = min(wait_seconds, (due - self._now()).total_seconds())
+                if due is not None and (ahead_ms := epoch_ms(due) - epoch_ms(self._now())) > 0:
+                    wait_seconds = min(wait_seconds, ahead_ms / 1000)
             except Exception:
                 log.exception("due jobs could not be run; the next attempt is in %g s", wait_seconds)
             await self._sleep(wait_seconds)
@@ -116,7 +116,7 @@ class Timekeeper:
         reach = await self._chats.reach(job.asker, job.agent_id)
         if reach in ("away", "elsewhere"):
             return  # it runs, late, when the bridge is back; or the other program runs it
-        is_late = (now - due).total_seconds() > LATE_SECONDS
+        is_late = epoch_ms(now) - epoch_ms(due) > LATE_SECONDS * 1000
         following = _following(job, now if is_late else due)
         if reach == "refused":
             problem = (

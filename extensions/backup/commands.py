@@ -56,6 +56,8 @@ _APPEND_ONLY = (".jsonl", ".json.changes")
 _PIECE_BYTES = 1 << 20
 WORK_FOLDER = ".backup"
 """The folder in the state folder where copies are made. A backup removes what a killed one left there."""
+_LEAST_FREE_BYTES = 1 << 30
+"""With less, copies are made beside the archive, unless it is encrypted: the disk of it has room."""
 _STATE_EXCLUDED = frozenset({"locks", "logs", "models", WORK_FOLDER})
 """Folders of the state folder that are not backed up: locks, the log, models that can be downloaded again."""
 _TEMPORARY = (".lock", ".building", "-wal", "-shm", "-journal", ".tmp")
@@ -268,7 +270,10 @@ def write_backup(
         raise BackupRefused(f"The state folder {state} does not exist, so there is nothing to back up.")
     unfinished = archive.with_name(f".{archive.name}.unfinished")
     indexes = {config.folders.sessions_file for config in configs if config.is_in_files}
-    with _work_folder(state) as work:
+    work = state / WORK_FOLDER
+    if not recipients and shutil.disk_usage(state).free < _LEAST_FREE_BYTES:
+        work = archive.with_name(f".{archive.name}.copies")
+    with _work_folder(state, work):
         writer = _Writer(work, without=frozenset({archive, unfinished, work}), indexes=indexes)
         try:
             with ExitStack() as stack:
@@ -362,18 +367,17 @@ class _Writer:
 
 
 @contextmanager
-def _work_folder(state: Path) -> Iterator[Path]:
+def _work_folder(state: Path, work: Path) -> Iterator[None]:
     locks = state / "locks"
     locks.mkdir(mode=0o700, exist_ok=True)
     release: Callable[[], None] | None = try_lock(locks / "backup")
     if release is None:
         raise BackupRefused("Another backup of this state folder is running. Wait until it ends.")
-    work = state / WORK_FOLDER
     try:
         with suppress(FileNotFoundError):
             shutil.rmtree(work)  # left by a backup that was killed
         work.mkdir(mode=0o700)
-        yield work
+        yield
     finally:
         shutil.rmtree(work, ignore_errors=True)
         release()

@@ -26,7 +26,7 @@ from nacre.memory.files.sources.proposed_write import ProposedWrite
 from nacre.memory.files.sources.source import PRIVATE, Source
 from nacre.memory.workspace.history.commits import HistoryBusy
 from nacre.record import Record
-from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.extensions.host import ExtensionHost, OpeningAgent
@@ -112,7 +112,7 @@ class Consolidation:
     async def run_due(self) -> tuple[str, ...]:
         """Consolidates if the agent is idle and the log of a day is closed; the notes with a change."""
         config, now = self._config, self._now()
-        if (now - self._last_turn).total_seconds() < IDLE_SECONDS:
+        if epoch_ms(now) - epoch_ms(self._last_turn) < IDLE_SECONDS * 1000:
             return ()
         if storage_of(config).workspace().folder is None:
             return ()  # a database has no history to undo a change with

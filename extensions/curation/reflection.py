@@ -58,6 +58,7 @@ from nacre.memory.files.sources.sources import Sources
 from nacre.memory.text.chunker import day_in_path
 from nacre.memory.text.claims import Claim, is_not
 from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM, RETAINED, is_retain
+from nacre.memory.workspace.paths import DEVICE_NAME
 from nacre.prompts import quoted, render
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
@@ -160,9 +161,9 @@ def retained_items(path: str, text: str) -> Iterator[Retained | Unparsed]:
 def _problem(found: re.Match[str]) -> str:
     """Why a line of the right form cannot be used; empty if it can."""
     names = [name[1:] for name in found["entities"].split()]
-    odd = [name for name in names if not _ENTITY.fullmatch(name) or len(name) > _MAX_NAME_CHARS]
-    if odd:
-        return f"@{odd[0]} cannot be the name of a page"
+    for name in names:
+        if not _ENTITY.fullmatch(name) or len(name) > _MAX_NAME_CHARS or DEVICE_NAME.fullmatch(name):
+            return f"@{name} cannot be the name of a page"
     if not found["text"].strip():
         return "there is no text after the colon"
     if found["inside"] is None:

@@ -10,6 +10,7 @@ from dataclasses import field
 
 from nacre.memory.contracts.errors import FactRefused
 from nacre.memory.contracts.notes import WantedNotes
+from nacre.memory.workspace.paths import DEVICE_NAME
 from nacre.record import Record
 from nacre.runtime.settings.sections.memory import FactsSettings
 from nacre.runtime.tools.function import ToolChat
@@ -81,7 +82,7 @@ class Identities(Record):
 
 
 def _folder_name(name: str) -> str:
-    if _PLAIN_NAME.fullmatch(name) and not _LIKE_A_DIGEST.search(name):
+    if _PLAIN_NAME.fullmatch(name) and not (_LIKE_A_DIGEST.search(name) or DEVICE_NAME.fullmatch(name)):
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:16]
     return f"{_NO_NAME.sub('-', name).strip('-')[:40]}-{digest}".lstrip("-")

@@ -24,6 +24,7 @@ from nacre.memory.files.proposals import Target
 from nacre.memory.workspace.git import GitFailed
 from nacre.memory.workspace.history.forgetting import owners_objects, versions_with
 from nacre.memory.workspace.history.repository import HISTORY_FOLDER, Repository
+from nacre.runtime.session_lifecycle.session_memory import slug_of
 from nacre.runtime.settings.config import Config
 from nacre.runtime.storage.storage import storage_of
 from nacre.sessions.stores.rewriting import RewritableStore
@@ -251,8 +252,9 @@ def text_matches(text: str, target: Target) -> bool:
 
 
 def _name_matches(name: str, target: Target) -> bool:
-    """Whether the name of a file or folder matches; `_` separates words."""
-    return target.matches(name.replace("_", " "))
+    """Whether the name of a file or folder matches; `_` separates words, and accents may be left out."""
+    plain, unaccented = name.replace("_", " "), Target(words=frozenset(map(slug_of, target.words)))
+    return target.matches(plain) or unaccented.matches(plain)
 
 
 def _needles(lines: Sequence[str]) -> tuple[bytes, ...]:

@@ -21,7 +21,7 @@ MAX_PATH_BYTES = 4096
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _DRIVE = re.compile(r"[A-Za-z]:")
-_DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?", re.IGNORECASE)
+DEVICE_NAME = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?", re.IGNORECASE)
 
 
 def contained_path(root: Path, relative: str) -> Path:
@@ -187,7 +187,7 @@ def _refuse_unusable_text(relative: str) -> None:
 def _refuse_unusable_name(part: str, relative: str) -> None:
     if len(part.encode("utf-8")) > MAX_NAME_BYTES:
         raise PathOutsideRoot(f"A name in the path {relative[:80]!r}… is longer than {MAX_NAME_BYTES} bytes.")
-    if _DEVICE.fullmatch(part.rstrip(" .")):
+    if DEVICE_NAME.fullmatch(part.rstrip(" .")):
         raise PathOutsideRoot(
             f"{part!r} in {relative!r} is a device name on some systems. Choose another name."
         )

@@ -486,7 +486,7 @@ def _is_still_talking(policy: ResetPolicy, last_said_at: datetime, now: datetime
     least_minutes = PAUSE_MINUTES
     if policy.idle_minutes is not None:
         least_minutes = min(PAUSE_MINUTES, policy.idle_minutes)
-    return now - last_said_at < timedelta(minutes=least_minutes)
+    return _utc(now) - _utc(last_said_at) < timedelta(minutes=least_minutes)
 
 
 def next_boundary(now: datetime, at_hour: int) -> datetime:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -106,6 +107,18 @@ async def test_missed_runs_are_told_and_a_missed_reminder_comes_late(tmp_path: P
         "⏰ While I was not running, this job was due 3 times since Sat 2026-03-14 10:00 CET and was not "
         "run: “tell the new mails”. The next run is on Sat 2026-03-14 13:00 CET.",
     ]
+
+
+async def test_a_job_is_not_late_because_clocks_were_changed(tmp_path: Path) -> None:
+    """From 01:58 in winter to 03:01 in summer are three minutes: it is done."""
+    clock, model = Clock(datetime(2026, 3, 29, 1, 50, tzinfo=MORNING.tzinfo)), Answering(lambda _text: "Up!")
+    with LineServer() as server:
+        async with kept(tmp_path, model, [LineBridge(server.port)], clock, settings=STEADY) as here:
+            await add(here, "wake the crew", cron="58 1 * * *")
+            clock.advance(hours=1, minutes=11)
+            await here.look()
+
+    assert server.shown("n") == ["Up!"]
 
 
 async def test_what_is_due_waits_for_its_bridge(tmp_path: Path) -> None:

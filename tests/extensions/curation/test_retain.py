@@ -45,6 +45,7 @@ def test_marks_of_lists_do_not_matter(line: str) -> None:
         ("- X @Peter: here", "does not begin with one of"),
         ("- W @../secret: here", "cannot be the name of a page"),
         ("- W @a/b: here", "cannot be the name of a page"),
+        ("- W @Con: here", "cannot be the name of a page"),
         ("- W @Peter:", "there is no text after the colon"),
         ("- W(c=0.5) @Peter: here", "only an opinion (O) has a confidence"),
         ("- O(c=1.5) @Peter: here", "is not a confidence"),

@@ -74,6 +74,13 @@ def test_what_cannot_be_is_a_sentence(tmp_path: Path) -> None:
         assert said in run.stderr
 
 
+def test_somebody_may_have_the_name_of_a_device(tmp_path: Path) -> None:
+    """No folder can be called so, and the page is in one that can."""
+    run_here(tmp_path, "memory", "facts", "set", "city", "Porto", "--identity", "Aux")
+
+    assert "city: Porto" in run_here(tmp_path, "memory", "facts", "list", "--identity", "aux").stdout
+
+
 @pytest.mark.covers("FACT-8")
 def test_notes_are_recalled_in_the_published_shape(tmp_path: Path) -> None:
     """A note that somebody wrote into the page is found by its words."""

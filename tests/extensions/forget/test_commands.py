@@ -142,6 +142,18 @@ async def test_nothing_goes_that_was_not_named(tmp_path: Path) -> None:
     assert (state / "workspace/MEMORY.md").read_text() == NOTES
 
 
+def test_the_name_that_a_session_gave_its_note_is_found(tmp_path: Path) -> None:
+    """It was written without accents."""
+    write_settings(tmp_path / ".nacre", NO_MODEL)
+    note = tmp_path / ".nacre/workspace/memory/2026-01-20-mullerhutte.md"
+    note.parent.mkdir(parents=True)
+    note.write_text("- Die Müllerhütte ist offen.\n", encoding="utf-8")
+
+    done = run_nacre(tmp_path, "memory", "forget", "Müllerhütte", "--yes")
+
+    assert f"These file names have it: {note}." in done.stderr
+
+
 async def test_what_is_left_is_named_wherever_it_lies(tmp_path: Path) -> None:
     """Rows of a ledger, names of notes, labels, escapes, freed pages, commits: each is found and named."""
     state = tmp_path / ".nacre"

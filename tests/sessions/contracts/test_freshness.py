@@ -84,6 +84,18 @@ def test_of_two_reasons_the_earlier_one_ends_the_session(said: str, now: str, ca
     assert due(policy, "2026-03-14 04:40", said, now) == cause
 
 
+def test_a_pause_has_its_length_when_clocks_are_changed() -> None:
+    """From 02:40 in summer to 02:55 in winter are 75 minutes."""
+    ended = due_reset(
+        ResetPolicy(at_hour=2, idle_minutes=None),
+        started_at=at("2026-10-24 12:00"),
+        last_said_at=at("2026-10-25 02:40"),
+        now=at("2026-10-25 02:55").replace(fold=1),
+    )
+
+    assert ended == "daily"
+
+
 def test_the_morning_may_come_before_the_silence_is_long_enough() -> None:
     """A talk until half past three is over at four, however long `idleMinutes` is."""
     policy = ResetPolicy(at_hour=4, idle_minutes=600)
