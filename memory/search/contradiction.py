@@ -111,13 +111,13 @@ class _Line(Record):
 
     def shared_words(self, other: _Line) -> int:
         """How many words both lines have, in any form, without the headings above."""
-        pairs = [
-            (one, two)
-            for beginning, mine in self.stems.items()
-            for one, two in product(mine, other.stems.get(beginning, ()))
-            if _is_one_word(one, two)
-        ]
-        return min(len({one for one, _ in pairs}), len({two for _, two in pairs}))
+        ones, others = set[str](), set[str]()
+        for beginning in self.stems.keys() & other.stems.keys():
+            for one, two in product(self.stems[beginning], other.stems[beginning]):
+                if _is_one_word(one, two):
+                    ones.add(one)
+                    others.add(two)
+        return min(len(ones), len(others))
 
     @cached_property
     def stems(self) -> Mapping[str, Sequence[str]]:

@@ -90,26 +90,24 @@ def lines_of_assistants(texts: Mapping[int, str], paths: Callable[[], Mapping[in
         return {}
     files = paths()
 
-    said_by: dict[_Who, Role] = {
-        (form, name, role): "person" if (form, name) in people else role
-        for form, name, role in spoken
-        if form in forms and (role or (form, name) in people)
+    said_by: dict[_Who, tuple[_Who, Role]] = {
+        who: (who, "person" if who[:2] in people else who[2])
+        for who in spoken
+        if who[0] in forms and (who[2] or who[:2] in people)
     }
-    roles = {
-        at: frozenset([(who, said_by[who]) for who in counts if who in said_by])
-        for at, counts in said.items()
-    }
-    transcripts = {files[at] for at, found in roles.items() if "assistant" in [role for _, role in found]}
+    by_assistants = {each for each in said_by.values() if each[1] == "assistant"}
+    roles = {at: frozenset([said_by[who] for who in counts if who in said_by]) for at, counts in said.items()}
+    transcripts = {files[at] for at, found in roles.items() if not found.isdisjoint(by_assistants)}
     return {at: _answered(texts[at], found) for at, found in roles.items() if files[at] in transcripts}
 
 
-@lru_cache(maxsize=2048)  # the same notes are candidates of many questions
+@lru_cache(maxsize=4096)  # the same notes are candidates of many questions
 def _labels(text: str) -> Mapping[int, _Who]:
     labels = map(label_of, text.split("\n"))
     return {at: label[:3] for at, label in enumerate(labels) if label is not None}
 
 
-@lru_cache(maxsize=2048)  # the same notes are candidates of many questions
+@lru_cache(maxsize=4096)  # the same notes are candidates of many questions
 def _said(text: str) -> Mapping[_Who, int]:
     return Counter(_labels(text).values())
 
