@@ -63,6 +63,7 @@ def test_a_record_is_one_line_of_json() -> None:
     assert (entry["level"], entry["logger"]) == ("warning", "nacre.x")
 
 
+@pytest.mark.slow
 def test_the_log_is_bounded_and_takes_warnings_and_libraries_off_the_screen(tmp_path: Path) -> None:
     """Whatever is logged, the files stay under four times their size, and nothing reaches the terminal."""
     script = (

@@ -46,6 +46,7 @@ def run(home: Path, *words: str) -> str:
     return ran.stdout
 
 
+@pytest.mark.slow
 def test_the_page_leads_to_a_bot_in_a_group(home: Path) -> None:
     """The first program greets, the test passes, and both people of the group are answered."""
     assert "offline responder" in run(home, "bot.py")

@@ -41,6 +41,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", ["--before", "--as-of"])
 def test_conversations_are_no_answer_to_a_question_about_days(home: Path, limit: str) -> None:
     """They are shown where no note matches, but not for a day before they were."""

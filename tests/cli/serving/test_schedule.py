@@ -6,6 +6,8 @@ import json
 import signal
 from pathlib import Path
 
+import pytest
+
 from nacre.cli.serving.status import NEVER_SERVED
 from tests.bridges.channels.contract.line_extension import install_line
 from tests.bridges.line_channel import LineServer
@@ -74,6 +76,7 @@ def test_status_tells_of_an_assistant_that_does_not_serve(tmp_path: Path) -> Non
     assert "names a provider and no model" not in offline.stdout
 
 
+@pytest.mark.slow
 def test_status_says_how_the_program_is_from_beside_it(tmp_path: Path) -> None:
     """Before, while and after it runs; with the channel's state, what is left to do and what comes next."""
     path = install_line(tmp_path / "site")

@@ -47,6 +47,7 @@ def test_it_answers_the_chats_of_the_settings_and_ends_on_a_signal(tmp_path: Pat
             assert process.wait(WAIT_SECONDS) == 0
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_is_told_in_the_terminal(tmp_path: Path) -> None:
     """With the reason, while the program goes on trying; and when it is connected, that it is."""
     path = install_line(tmp_path / "site")
@@ -119,6 +120,7 @@ def taken_over(server: LineServer, first: Path, second: Path, **variables: str) 
             assert standby.wait(WAIT_SECONDS) == 0
 
 
+@pytest.mark.slow
 def test_a_standby_takes_over_from_a_program_that_was_killed(tmp_path: Path) -> None:
     """It says that it waits, connects nothing until then, and answers what comes afterwards."""
     path = install_line(tmp_path / "site")
@@ -136,6 +138,7 @@ def test_a_standby_takes_over_from_a_program_that_was_killed(tmp_path: Path) -> 
             assert alone.poll() is None
 
 
+@pytest.mark.slow
 def test_a_changed_settings_file_is_read_anew(tmp_path: Path) -> None:
     """An account that is new is answered; what needs a new start is told."""
     path = install_line(tmp_path / "site")

@@ -63,6 +63,7 @@ WITHOUT_THE_KEY = (
 """Commands, the exit codes that they may end with, and a part of what they print."""
 
 
+@pytest.mark.slow
 def test_what_does_not_need_it_works(owner: Path) -> None:
     """Each command does its work, and the one sentence about the variable says where it is missing."""
     for command, codes, shown in WITHOUT_THE_KEY:
@@ -96,6 +97,7 @@ def test_the_turn_that_needs_it_fails_with_a_sentence_and_keeps_the_message(owne
     assert "What hangs in the shed?" in run_nacre(owner, "sessions", "show", "main").stdout
 
 
+@pytest.mark.slow
 def test_serve_goes_on_without_the_channel_whose_library_is_missing(tmp_path: Path) -> None:
     """The other channel is served, and `serve --check` says no all the same."""
     path = install_line(tmp_path / "site")

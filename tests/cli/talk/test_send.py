@@ -135,6 +135,7 @@ def test_json_is_printed_also_when_the_command_is_interrupted(tmp_path: Path) ->
     assert told["error"] == {"type": "TurnCancelled", "message": "The turn was stopped by signal 2."}
 
 
+@pytest.mark.slow
 @pytest.mark.covers("ATT-12")
 def test_a_slow_model_is_told_while_it_is_waited_for(tmp_path: Path) -> None:
     """On standard error, with how to stop it; the reply stands alone on standard output."""

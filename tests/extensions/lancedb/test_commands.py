@@ -34,6 +34,7 @@ async def _talked(state_dir: Path, model: ScriptedModel, *said: str) -> tuple[st
         return agent.notices
 
 
+@pytest.mark.slow
 @needs_lancedb
 @pytest.mark.covers("LDB-8", "LDB-11")
 def test_what_an_agent_remembers_is_listed_found_and_counted(tmp_path: Path) -> None:
@@ -102,6 +103,7 @@ def test_without_the_library_the_sentence_says_how_to_get_it(tmp_path: Path) -> 
     assert sentence in " ".join(ended.stderr.split())
 
 
+@pytest.mark.slow
 @needs_lancedb
 def test_a_memory_is_forgotten_for_good(tmp_path: Path) -> None:
     """Shown first; then no file has it, the engine's versions included, and the others are found."""

@@ -216,6 +216,7 @@ async def test_while_the_provider_is_down_words_find(tmp_path: Path) -> None:
     assert healed == "1 memory"
 
 
+@pytest.mark.slow
 async def test_an_embedder_that_is_silent_holds_no_turn_up(tmp_path: Path) -> None:
     """Words find in its place, before the turn gives the engine up."""
     async with started(home(tmp_path, SilentEmbedder())) as engine:

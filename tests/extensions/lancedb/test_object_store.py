@@ -58,6 +58,7 @@ async def test_memories_lie_in_an_object_store(tmp_path: Path, options: dict[str
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.slow
 async def test_a_bucket_that_is_not_there_is_told(tmp_path: Path, options: dict[str, str]) -> None:
     """With the address, and without the keys."""
     with pytest.raises(TableUnusable, match="s3://nowhere/of/main could not be opened") as told:

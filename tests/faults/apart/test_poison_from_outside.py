@@ -48,6 +48,7 @@ def pages(root: Path) -> dict[str, Any]:
     return {"mcp": {"servers": {"web": {"command": sys.executable, "args": arguments}}}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["page", "broken_page"])
 @COUNTS
 async def test_results_of_a_real_tool_server(tmp_path: Path, name: str, count: int) -> None:

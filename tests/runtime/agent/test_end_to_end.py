@@ -147,6 +147,7 @@ async def test_tool_calls_travel_to_the_provider_and_back(tmp_path: Path) -> Non
     assert [result["tool_call_id"] for result in results] == asked
 
 
+@pytest.mark.slow
 async def test_a_provider_that_hiccups_is_asked_again(tmp_path: Path) -> None:
     """A 429 with a short Retry-After is waited for and told, and the reply comes."""
     async with ProviderServer() as server:

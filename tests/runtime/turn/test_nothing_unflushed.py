@@ -124,6 +124,7 @@ def _nothing_is_uncovered(flushes: list[str], sizes: list[int]) -> None:
         assert asyncio.run(uncovered(Path(folder), flushes, sizes)) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=3)
 @given(**FLUSHES_AND_SIZES)
 @pytest.mark.covers("ATT-3")

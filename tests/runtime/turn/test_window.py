@@ -312,6 +312,7 @@ async def test_flush_switched_off_is_never_asked_for(tmp_path: Path) -> None:
     assert not (tmp_path / "workspace" / TODAY).exists()
 
 
+@pytest.mark.slow
 async def test_an_unreachable_model_does_not_lose_a_turns_words(tmp_path: Path) -> None:
     """A provider that stays away after retries fails the turn with a sentence."""
     model = ScriptedModel(*[fails(ModelUnavailable("gone"), after_text="I was about") for _ in range(1)])

@@ -47,6 +47,7 @@ def words(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
 
 
+@pytest.mark.slow
 async def test_an_answer_whole_and_streamed(tmp_path: Path) -> None:
     """The first chunk has the role, the last ones why it ended and what it took; a command is answered."""
     async with asked(tmp_path) as (server, client):

@@ -35,6 +35,7 @@ async def tools_of(servers: ToolServers) -> dict[str, FunctionTool[..., Any]]:
     return {tool.name: tool for tool in servers.tools(())}
 
 
+@pytest.mark.slow
 async def test_mcp_server_time(tmp_path: Path) -> None:
     """Both of its tools are there, and one converts a time."""
     pytest.importorskip("mcp")
@@ -45,6 +46,7 @@ async def test_mcp_server_time(tmp_path: Path) -> None:
         assert "21:00" in (await tools["time__convert_time"].function(values=asked)).text
 
 
+@pytest.mark.slow
 async def test_mcp_server_git(tmp_path: Path) -> None:
     """It tells of a repository; what changes one is asked about."""
     pytest.importorskip("mcp")

@@ -162,6 +162,7 @@ async def test_approvals_that_cannot_be_read_approve_nothing(tmp_path: Path) -> 
     assert file.read_text() == "{"
 
 
+@pytest.mark.slow
 async def test_a_line_without_an_end_ends_the_server(tmp_path: Path) -> None:
     """It is not kept in memory, and the other servers answer meanwhile."""
     async with opened(tmp_path, w=wild(tmp_path), o=wild(tmp_path)) as servers:
@@ -226,6 +227,7 @@ async def test_a_server_that_dies_in_a_call_is_started_again(tmp_path: Path) -> 
         assert "running" in servers.status()[0]
 
 
+@pytest.mark.slow
 async def test_a_server_that_hangs_is_ended_after_two_calls(tmp_path: Path) -> None:
     """A call is stopped in time; after two in a row the server is taken to hang."""
     async with opened(tmp_path, w=wild(tmp_path, timeoutSeconds=0.05)) as servers:
