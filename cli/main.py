@@ -122,8 +122,11 @@ def _run(arguments: Sequence[str] | None) -> int:
             return _failed(error, 1)
         return _failed(f"Nacre stopped, because the system refused something: {error}.", 1)
     except Exception as error:
-        # A bug: the trace belongs into the log, a sentence onto the screen.
-        log.exception("the program broke off")
+        from nacre.sessions.contracts.errors import SessionError
+
+        if isinstance(error, SessionError):
+            return _failed(error, 1)
+        log.exception("the program broke off")  # a bug: the screen shows a sentence, not the trace
         return _failed(
             f"Nacre broke off on an unexpected {type(error).__name__}: {error}. Please report it.", 1
         )

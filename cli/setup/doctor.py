@@ -471,17 +471,16 @@ async def _found(invocation: Invocation, now: Clock, *, online: bool, fix: bool)
     found = [*program_findings(invocation.config, now)]
     try:
         storage_of(invocation.config)
+        found += await model_findings(invocation.config, now, online=online)
+        found += await disk_findings(invocation, now)
+        found += await session_findings(invocation, now)
+        found += await index_findings(invocation, now)
+        found += await serving_findings(invocation, now)
+        found += await tool_findings(invocation.config)
     except ConfigError as error:
         found.append(Finding.problem("storage", str(error), "What it keeps was not looked at."))
-    else:
-        found += [
-            *await model_findings(invocation.config, now, online=online),
-            *await disk_findings(invocation, now),
-            *await session_findings(invocation, now),
-            *await index_findings(invocation, now),
-            *await serving_findings(invocation, now),
-            *await tool_findings(invocation.config),
-        ]
+    except OSError as error:  # such as a folder that `sudo nacre` made
+        found.append(Finding.problem("access", f"{error}", "Make it yours; the rest was not looked at."))
     if fix:
         found = [await _mended(each) for each in found]
     file = invocation.config.state_dir / SETTINGS_FILE

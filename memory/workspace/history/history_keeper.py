@@ -205,10 +205,8 @@ class Health:
         return f"moved the damaged history to {aside.name}; {kept}"
 
     def _read(self) -> tuple[str, bool]:
-        if not self._path.exists():  # the usual case, in which a turn opens no file
-            return "", False
-        try:
-            found = json.loads(self._path.read_text(encoding="utf-8"))
+        try:  # usually it is not there, and a turn opens no file
+            found = json.loads(self._path.read_text(encoding="utf-8")) if self._path.exists() else {}
             return str(found["problem"]), bool(found["told"])
         except (OSError, ValueError, KeyError, TypeError):
             return "", False

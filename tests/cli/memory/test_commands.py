@@ -51,6 +51,15 @@ def test_conversations_are_no_answer_to_a_question_about_days(home: Path, limit:
     assert "quokka." not in run_nacre(home, "search", "quokka", limit, "2001-01-01").stdout
 
 
+def test_a_list_of_sessions_that_cannot_be_read_is_a_sentence(home: Path) -> None:
+    """It belongs to root after `sudo nacre`, and nothing is to be reported."""
+    (home / ".nacre/agents/main/sessions/sessions.json").mkdir(parents=True)
+    ended = run_nacre(home, "memory")
+
+    assert (ended.returncode, "unexpected" in ended.stderr) == (1, False)
+    assert "sessions.json" in ended.stderr
+
+
 @pytest.mark.covers("CLI-6", "CLI-7")
 def test_index_search_and_get(home: Path) -> None:
     """What was indexed is found with its lines, and these lines can be read."""

@@ -46,6 +46,18 @@ def _noted(home: Path) -> Path:
     return state
 
 
+def test_what_the_system_refuses_is_a_finding(tmp_path: Path) -> None:
+    """The name of its history is longer than a name may be; what was looked at before is told as well."""
+    state, workspace = _noted(tmp_path), tmp_path / ("w" * 250)
+    workspace.mkdir()
+    (state / "history").mkdir(exist_ok=True)
+
+    code, found = _findings(tmp_path, "--workspace", str(workspace))
+
+    assert (code, found["access"][0]["state"], "model" in found) == (1, "problem", True)
+    assert "too long" in found["access"][0]["text"]
+
+
 def test_online_asks_the_model_as_init_does(tmp_path: Path) -> None:
     """`--online` asks for one word, with room for a model that thinks first, and tells how it failed."""
     asked = ("--online", "--model", "openai/gpt-5-mini")

@@ -12,6 +12,7 @@ import pytest
 from nacre.memory.workspace.git import GitFailed
 from nacre.memory.workspace.history.commits import commit_changes
 from nacre.memory.workspace.history.history_keeper import Health, HistoryKeeper
+from nacre.memory.workspace.history.repository import Repository
 from nacre.memory.workspace.history.undo import commits, last_to_undo, undo
 from tests.memory.workspace.history.home import LOG, Home
 
@@ -45,6 +46,14 @@ async def test_a_locked_branch_delays_and_confuses_nothing(home: Home) -> None:
     assert [session for _subject, session in home.subjects()[:3]] == ["s2", "s1", "s0"]
     home.undo(last_to_undo(home.repository).commit)
     assert home.text() == "- Tea is green\n- said in s1\n"
+
+
+def test_a_history_whose_folder_cannot_be_looked_into_breaks_no_turn(tmp_path: Path) -> None:
+    """It belongs to root after `sudo nacre`; here its name is longer than the system allows."""
+    repository = Repository(tmp_path / ("w" * 250), state_dir=tmp_path / "state")
+    repository.git_dir.parent.mkdir(parents=True)
+
+    assert Health(repository).unreported() == ""
 
 
 @pytest.mark.parametrize("name", ["refs/heads/main.lock", "HEAD.lock", "packed-refs.lock", "config.lock"])
