@@ -128,7 +128,9 @@ class LineServer:
                 if asked["do"] == "listen":
                     behind = self.says[int(asked["after"] or 0) :]
                     writer.writelines(json.dumps({"said": said}).encode() + b"\n" for said in behind)
-                    self._writers.add(writer)
+                    with self._changed:
+                        self._writers.add(writer)
+                        self._changed.notify_all()
         self._writers.discard(writer)
         writer.close()
 
