@@ -283,7 +283,7 @@ def is_own_heading(text: str) -> bool:
 
 
 def has_other_value(newer: Claim, older: Claim) -> bool:
-    """Whether two statements give a thing different values, and not one value in more words.
+    """Whether two statements give one thing different values, rather than the same value in more words.
 
     Who is allergic to cats may still be allergic to nuts.
     """

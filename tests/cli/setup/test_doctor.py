@@ -47,7 +47,7 @@ def _noted(home: Path) -> Path:
 
 
 def test_what_the_system_refuses_is_a_finding(tmp_path: Path) -> None:
-    """The name of its history is longer than a name may be; what was looked at before is told as well."""
+    """The name of the history folder is too long; what was examined before that is still reported."""
     state, workspace = _noted(tmp_path), tmp_path / ("w" * 250)
     workspace.mkdir()
     (state / "history").mkdir(exist_ok=True)

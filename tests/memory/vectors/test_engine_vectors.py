@@ -14,6 +14,7 @@ from statistics import fmean
 import pytest
 
 from nacre.memory.contracts.embedder import EmbeddingFailed
+from nacre.memory.engine import MemoryEngine
 from nacre.memory.vectors.cosine_scale import SCALE_ROW, SCALE_SENTENCES, cosine
 from tests.memory.doubles import (
     ArrayEmbedder,
@@ -316,15 +317,21 @@ class _Computing(WordEmbedder):
         return await super().embed_query(text)
 
 
-async def test_a_late_vector_finds_as_much_as_an_early_one(tmp_path: Path) -> None:
-    """Words are read while this process computes the vector; the hits and their scores are the same."""
-    workspace(tmp_path, NOTES)
+async def computing_engine(root: Path) -> tuple[MemoryEngine, _Computing]:
+    """An engine with all vectors in memory, whose embedder answers no question until it may."""
+    workspace(root, NOTES)
     embedder = _Computing()
-    engine = await open_engine(tmp_path, embedder=embedder)
+    engine = await open_engine(root, embedder=embedder)
     embedder.may_answer.set()
     await engine.sync(reason="cli")
     await engine.search("soup")  # the first one reads the vectors from the file
     embedder.may_answer.clear()
+    return engine, embedder
+
+
+async def test_a_late_vector_finds_as_much_as_an_early_one(tmp_path: Path) -> None:
+    """Words are read while this process computes the vector; the hits and their scores are the same."""
+    engine, embedder = await computing_engine(tmp_path)
 
     async with asyncio.timeout(60):
         late = asyncio.create_task(engine.search("car of Lyon", explain=True, min_score=0))
@@ -342,12 +349,7 @@ async def test_a_late_vector_finds_as_much_as_an_early_one(tmp_path: Path) -> No
 
 async def test_a_search_ends_when_its_engine_closes(tmp_path: Path) -> None:
     """A question whose vector never comes is answered with words, and nobody waits for it."""
-    workspace(tmp_path, NOTES)
-    embedder = _Computing()
-    engine = await open_engine(tmp_path, embedder=embedder)
-    embedder.may_answer.set()
-    await engine.sync(reason="cli")
-    embedder.may_answer.clear()
+    engine, _ = await computing_engine(tmp_path)
 
     async with asyncio.timeout(60):
         search = asyncio.create_task(engine.search("lentil soup"))
