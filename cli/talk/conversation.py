@@ -413,10 +413,11 @@ class _Chat:
     async def _look(self) -> None:
         with suppress(AgentError, SessionError):
             session = await self._agent.sessions.get(self._agent.session_key(self._empty))
-            self._status = await session.status()
-            self._day_usd = await spent_today_usd(self._config, self._now)
-            model_name = self._status.answering_model_name
-            self._is_priced = await asyncio.to_thread(has_price, self._config, model_name)
+            status = await session.status()
+            day_usd = await spent_today_usd(self._config, self._now)
+            is_priced = await asyncio.to_thread(has_price, self._config, status.answering_model_name)
+            # at once: the next message cancels this task anywhere, and the line would show half of it
+            self._status, self._day_usd, self._is_priced = status, day_usd, is_priced
             self._prompt.redraw()
             if session.session_id != self._looked_at:
                 self._known.sessions = {
