@@ -12,10 +12,10 @@ from sse_starlette.sse import EventSourceResponse
 from starlette.datastructures import UploadFile
 from starlette.responses import RedirectResponse, Response
 
-from nacre.extensions.http.page.access import HEADERS
+from nacre.extensions.http.page.access import HEADERS, Refused
 from nacre.extensions.http.page.charts import HEIGHT, PARTS, WIDTH, context_picture
 from nacre.extensions.http.page.transcript import LiveTurn, items_of
-from nacre.extensions.http.page.visit import Visit, conversations_by_day
+from nacre.extensions.http.page.visit import MOST_FILE_BYTES, Visit, conversations_by_day
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.records import HitExplanation
 from nacre.runtime.agent.insight.timeline import timeline
@@ -87,16 +87,18 @@ async def resume(visit: Visit) -> Response:
 
 async def say(visit: Visit) -> Response:
     files = [each for each in visit.form.getlist("files") if isinstance(each, UploadFile) and each.filename]
+    if large := next((each.filename for each in files if (each.size or 0) > MOST_FILE_BYTES), None):
+        raise Refused(f"{large} has more than {MOST_FILE_BYTES >> 20} MB. Nothing was sent.", 413)
     attachments = tuple([await _attachment(each) for each in files])
     inbound = _inbound(visit.field("session"), visit.field("text").strip(), attachments)
     if not inbound.text and not attachments:
         return Response(status_code=204, headers=HEADERS)
-    turn = LiveTurn(
-        id=random_id(),
-        key=visit.home.agent.session_key(inbound),
-        message=inbound.text,
-        files=tuple(each.name for each in attachments),
-    )
+    return _begin(visit, inbound)
+
+
+def _begin(visit: Visit, inbound: Inbound) -> Response:
+    key, files = visit.home.agent.session_key(inbound), tuple(each.name for each in inbound.attachments)
+    turn = LiveTurn(id=random_id(), key=key, message=inbound.text, files=files)
     visit.site.turns.begin(turn, visit.home.agent, inbound)
     return visit.part("live_turn", turn, visit.login.form_key)
 
@@ -109,11 +111,7 @@ async def stop(visit: Visit) -> Response:
 async def approve(visit: Visit) -> Response:
     """Answers a tool call that waits for the owner, like the chat command."""
     verb = "approve" if visit.field("answer") == "approve" else "deny"
-    key = visit.field("session")
-    inbound = _inbound(key, f"/{verb} {visit.field('approval')}")
-    turn = LiveTurn(id=random_id(), key=visit.home.agent.session_key(inbound), message=inbound.text)
-    visit.site.turns.begin(turn, visit.home.agent, inbound)
-    return visit.part("live_turn", turn, visit.login.form_key)
+    return _begin(visit, _inbound(visit.field("session"), f"/{verb} {visit.field('approval')}"))
 
 
 async def events(visit: Visit) -> Response:
@@ -124,9 +122,7 @@ async def events(visit: Visit) -> Response:
 
 async def _updates(visit: Visit, turn: LiveTurn | None) -> AsyncIterator[ServerSentEvent]:
     pages = visit.site.pages
-    sent: dict[
-        str, str
-    ] = {}  # the page may show what the turn was when it began, so the first state is sent whole
+    sent: dict[str, str] = {}  # first the whole state: the page may show what the turn was when it began
     if turn is not None:
         async for current in visit.site.turns.changes(turn.id):
             parts = {

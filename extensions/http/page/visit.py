@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
-from starlette.datastructures import FormData
+from starlette.datastructures import URL, FormData
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -151,7 +151,9 @@ def owner_view(site: Site, view: View) -> Callable[[Request], Awaitable[Response
 def refusal(pages: Pages, request: Request, error: Refused) -> Response:
     """Redirects a browser without a login to it; otherwise shows why access is refused."""
     if error.status == 401:
-        target = f"/login?to={quote(request.url.path)}"
+        # After the login, the page opens again from which a form was sent.
+        shown = request.url if request.method == "GET" else URL(request.headers.get("referer", "/chat"))
+        target = f"/login?to={quote(f'{shown.path}?{shown.query}' if shown.query else shown.path)}"
         if request.headers.get("hx-request"):
             return Response(status_code=401, headers={**HEADERS, "hx-redirect": target})
         return RedirectResponse(target, status_code=303, headers=HEADERS)

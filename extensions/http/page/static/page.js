@@ -32,6 +32,8 @@
   });
   document.querySelector(".conversations [aria-current]")?.scrollIntoView({ block: "nearest" });
 
+  document.querySelector(".leave")?.addEventListener("submit", () => sessionStorage.clear());
+
   const form = document.getElementById("say");
   for (const chosen of document.querySelectorAll("[data-submit]")) {
     chosen.addEventListener("change", () => chosen.form.requestSubmit());
@@ -55,32 +57,63 @@
     const starter = event.target.closest("[data-fill]");
     if (!starter) return;
     starter.closest("[popover]")?.hidePopover();
-    text.value = starter.dataset.fill;
+    setText(starter.dataset.fill);
     text.focus();
     text.setSelectionRange(text.value.length, text.value.length);
   });
   const tellFiles = () => { names.textContent = Array.from(files.files, (file) => file.name).join(", "); };
   files.addEventListener("change", tellFiles);
-  const fitText = () => { text.rows = Math.min(12, text.value.split("\n").length); };
-  text.addEventListener("input", fitText);
+  const draft = `draft ${form.elements.session.value}`;
+  const setText = (words) => { text.value = words; text.dispatchEvent(new Event("input")); };
+  text.addEventListener("input", () => {
+    text.rows = Math.min(12, text.value.split("\n").length);
+    sessionStorage.setItem(draft, text.value);
+  });
+  setText(text.value || sessionStorage.getItem(draft) || "");
   text.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
       event.preventDefault();
       form.requestSubmit();
     }
   });
+  form.addEventListener("submit", (event) => {
+    if (text.value.trim() || files.files.length) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+  });
+  let sent = "";
   form.addEventListener("htmx:beforeRequest", (event) => {
-    if (event.detail.elt === form && !text.value.trim() && !files.files.length) event.preventDefault();
+    if (event.detail.elt !== form) return;
+    sent = text.value;
+    setText(""); // what is written from now on is the next message
   });
   form.addEventListener("htmx:afterRequest", (event) => {
-    if (event.detail.elt !== form || !event.detail.successful) return;
-    text.value = "";
-    fitText();
+    if (event.detail.elt !== form) return;
+    if (!event.detail.successful) { setText([sent, text.value].filter(Boolean).join("\n")); return; }
     files.value = "";
     tellFiles();
     follow = true;
     toEnd();
     text.focus();
+  });
+
+  const trouble = document.getElementById("trouble");
+  const on = (name, act) => document.body.addEventListener(name, act);
+  on("htmx:afterRequest", (event) => { if (event.detail.successful) trouble.textContent = ""; });
+  on("htmx:sendError", () => { trouble.textContent = "The server cannot be reached. Nothing was sent."; });
+  on("htmx:responseError", ({ detail: { xhr } }) => {
+    const answer = new DOMParser().parseFromString(xhr.responseText, "text/html");
+    trouble.textContent = (answer.querySelector(".problem") || answer.body).textContent;
+  });
+  on("htmx:sseError", async () => {
+    trouble.textContent = "The server cannot be reached. The page tries again by itself.";
+    const answer = await fetch(location.href, { method: "HEAD" }).catch(() => null);
+    if (answer?.redirected) location.reload(); // the login is over
+  });
+  on("htmx:sseOpen", () => { trouble.textContent = ""; });
+  on("htmx:sseClose", (event) => {
+    // A turn that the server no longer knows: what is left of it is in the transcript.
+    if (event.detail.type === "message" && event.target.querySelector(".running")) location.reload();
   });
   const holdsFiles = (event) => event.dataTransfer && Array.from(event.dataTransfer.types).includes("Files");
   document.addEventListener("dragover", (event) => {
@@ -96,5 +129,6 @@
     files.files = event.dataTransfer.files;
     tellFiles();
   });
+  history.scrollRestoration = "manual"; // a reload shows the end too
   toEnd();
 })();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,8 +15,9 @@ from tests.servers import provider_wire as wire
 pytest.importorskip("playwright", reason="Playwright is not installed: make page")
 pytest.importorskip("sse_starlette", reason="the extra serve is not installed: make page")
 
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
+from nacre.extensions.http.server.tokens import Tokens
 from nacre.memory.files.proposals import ReviewQueue
 from nacre.memory.files.sources.proposed_write import ProposedWrite
 from nacre.memory.files.sources.source import PRIVATE, Source
@@ -197,6 +199,99 @@ async def test_a_desk_folds_the_sidebar_and_begins_in_the_middle(page: Served) -
         box = await field.bounding_box()
         assert box is not None
         assert box["y"] + box["height"] > DESK["height"] - 60
+
+
+async def test_right_to_left_words_a_new_title_and_the_end_on_a_phone(page: Served, tmp_path: Path) -> None:
+    """Hebrew begins at the right; the bar has the title of what was said; a reload shows the last words."""
+    page.provider.reply("שלום עולם.")
+    page.provider.reply("Long.\n\n" * 60)
+    edge = "const p = document.querySelector('.said p'), words = document.createRange(); "
+    edge += (
+        "words.selectNodeContents(p); p.getBoundingClientRect().right - words.getBoundingClientRect().right"
+    )
+    async with window(page, PHONE, expected=("413", "Failed to load resource")) as seen:
+        tab, field = seen.page, seen.page.get_by_label("Message")
+        await field.fill("שלום")
+        await field.press("Enter")
+        await expect(tab.locator(".bar-title")).to_have_text("שלום")
+        assert await tab.evaluate(edge) < 2
+        await field.fill("More")
+        await field.press("Enter")
+        await expect(tab.locator(".running")).to_have_count(0)
+        await tab.reload()
+        await expect(tab.locator("time").last).to_be_in_viewport()
+        large = tmp_path / "large.txt"
+        large.write_bytes(b"z" * (21 << 20))
+        await tab.locator("#files").set_input_files(large)
+        await field.press("Enter")
+        await expect(tab.get_by_role("alert")).to_have_text(
+            "large.txt has more than 20 MB. Nothing was sent."
+        )
+        await seen.healthy()
+
+
+async def test_words_typed_while_a_message_is_sent_and_words_that_could_not_be_sent_stay(
+    page: Served,
+) -> None:
+    """The next message is not erased by the first one; without a network or a login nothing is lost, the page
+    says why, and the login leads back to the conversation."""
+    page.provider.reply("Noted.")
+    page.provider.reply("Also noted.")
+    is_sent = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        await is_sent.wait()
+        await route.continue_()
+
+    async with window(page, expected=("Failed to load resource", "htmx:")) as seen:
+        tab, field = seen.page, seen.page.get_by_label("Message")
+        await tab.goto(f"{page.url}/chat?session=hives")
+        await tab.route("**/chat/say", hold)
+        await field.fill("The hive is light.")
+        await field.press("Enter")
+        await field.press("Enter")  # an empty field sends nothing, also not later
+        await field.press_sequentially("Feed")
+        is_sent.set()
+        await expect(tab.locator(".live .markdown")).to_contain_text("Noted.")
+        await expect(field).to_have_value("Feed")
+
+        await seen.context.set_offline(True)
+        await field.press("Enter")
+        await expect(tab.get_by_role("alert")).to_contain_text("cannot be reached")
+        await expect(field).to_have_value("Feed")
+        await seen.healthy()
+        await seen.context.set_offline(False)
+
+        await seen.context.clear_cookies()
+        await field.press("Enter")
+        await tab.get_by_label("The owner's token").fill(page.owner)
+        await tab.get_by_role("button", name="Log in").click()
+        await expect(field).to_have_value("Feed")
+        await field.press("Enter")
+        await expect(tab.locator(".live .markdown")).to_contain_text("Also noted.")
+        await expect(tab.locator("#log")).to_contain_text("The hive is light.")
+        await expect(tab.get_by_role("alert")).to_be_hidden()
+        await field.fill("A secret")
+        await tab.get_by_role("button", name="Log out").click()
+        await expect(tab.get_by_label("The owner's token")).to_be_visible()
+        assert "A secret" not in await tab.evaluate("JSON.stringify(sessionStorage)")
+
+
+async def test_an_answer_whose_turn_or_login_is_gone_is_not_awaited_forever(page: Served) -> None:
+    """The page loads again and shows what is on disk, or asks for the token."""
+    page.provider.add(wire.stall("It has"))
+    async with window(page, expected=("Failed to load", "EventSource", "[object Event]")) as seen:
+        tab = seen.page
+        await tab.route(
+            "**/chat/turns/*", lambda route: route.continue_(url=f"{page.url}/chat/turns/gone"), times=1
+        )
+        await tab.get_by_label("Message").fill("How heavy is the hive?")
+        await tab.get_by_label("Message").press("Enter")
+        await expect(tab.locator(".live .markdown")).to_contain_text("It has")
+        await seen.context.clear_cookies()
+        Tokens(page.state).revoke("owner")  # ends the stream
+        await expect(tab.get_by_label("The owner's token")).to_be_visible()
+        assert tab.url.endswith("/login?to=/chat")
 
 
 @pytest.mark.parametrize(("size", "scheme"), SIZES)

@@ -48,7 +48,7 @@ async def test_nobody_but_the_owner_sees_anything(page: Served) -> None:
             "/",
             "/chat",
             "/memory",
-            "/memory/note?path=MEMORY.md",
+            "/memory/note?path=USER.md",
             "/sessions",
             "/context",
             "/search?q=a",
