@@ -251,14 +251,7 @@ class PostgresLedger(Ledger):
     """Begins with the number that the process drew, so that no two calls of any have the same."""
 
     @classmethod
-    async def open(
-        cls,
-        database: Database,
-        *,
-        agent: str,
-        now: Clock,
-        new_id: NewId,
-    ) -> Self:
+    async def open(cls, database: Database, *, agent: str, now: Clock, new_id: NewId) -> Self:
         """Takes the ledger. Parts that another program was sending become `unsure`; its writes are refused.
 
         Raises:
@@ -327,12 +320,7 @@ class PostgresLedger(Ledger):
         )
 
     async def finish(
-        self,
-        batch: Sequence[Received],
-        place: Place,
-        texts: Sequence[str],
-        *,
-        sends: bool = False,
+        self, batch: Sequence[Received], place: Place, texts: Sequence[str], *, sends: bool = False
     ) -> OutboundPart | None:
         """Stores the end of a turn with one idempotent statement, which may record that it `sends`."""
         last = batch[-1].inbound

@@ -41,7 +41,7 @@ from nacre.sessions.entries.entries import (
     rewind_body,
     session_owner,
 )
-from nacre.sessions.index.record import SessionRecord, record_from_json, record_to_json
+from nacre.sessions.index.record import RecordChange, SessionRecord, record_from_json, record_to_json
 from nacre.sessions.view.sent_view import BranchViews, SentView
 from nacre.sessions.view.transcript import TranscriptItem
 
@@ -202,6 +202,7 @@ def owner_of(line: bytes) -> tuple[str | None, str | None]:
     return (owner.key or None, owner.chat_kind) if owner is not None else (None, None)
 
 
+_Parent: TypeAlias = str | EllipsisType | None
 Change: TypeAlias = Callable[[Mapping[str, SessionRecord]], Mapping[str, SessionRecord | None]]
 
 
@@ -217,8 +218,8 @@ class LineRows:
     async def get(self, key: str) -> SessionRecord | None:
         taken = self._rows.taken.get(key)
         if taken is not None:
-            return None if taken.line is None else _record(taken.line)
-        return await self._rows.single(lambda rows: _line(rows, key))
+            return _record(taken.line)
+        return _record(await self._rows.single(lambda rows: _line(rows, key)))
 
     async def all(self) -> dict[str, SessionRecord]:
         return await self._rows.single(all_lines)
@@ -242,25 +243,15 @@ class LineRows:
 
         known = self._rows.lines
         while True:
-            if key in known:
-                old = known.pop(key)
-            else:
-                found = await self._rows.single(lambda rows: rows.run(statements.LINE, key=key))
-                old = str(found[0][0]) if found else None
-            present = None if old is None else _record(old)
+            is_known, old = key in known, known.pop(key, None)
+            if not is_known:
+                old = await self._rows.single(lambda rows: _line(rows, key))
+            present = _record(old)
             record = change(present)
             if record == present:
                 return record
-            if record is None:
-                removing = partial(_removed, key=key, old=old)
-                self._rows.taken.pop(key, None)
-                if await self._rows.write(removing):
-                    return None
-                continue
-            line = to_line(record_to_json(record)).decode().rstrip("\n")
-            replacing = partial(
-                _replaced, tries=count(), key=key, session_id=record.session_id, line=line, old=old
-            )
+            line = _text(record)
+            replacing = partial(_replaced, tries=count(), key=key, record=record, line=line, old=old)
             self._rows.taken.pop(key, None)
             if await self._rows.single(replacing):
                 if key in self._rows.held:
@@ -270,9 +261,7 @@ class LineRows:
     async def flush(self) -> None:
         """Does nothing: each commit is durable."""
 
-    async def mirror(
-        self, key: str, change: Callable[[SessionRecord], SessionRecord]
-    ) -> SessionRecord | None:
+    async def mirror(self, key: str, change: RecordChange) -> SessionRecord | None:
         """`update` for an existing line."""
         return await self.update(key, lambda record: None if record is None else change(record))
 
@@ -284,48 +273,52 @@ class LineRows:
 def edited(rows: Moment, change: Change) -> Mapping[str, SessionRecord | None]:
     """Applies `change` to all lines within a transaction and returns its result."""
     rows.run(statements.LOCK_LINES)
-    changed = change(all_lines(rows))
+    there = dict(rows.run(statements.LINES))
+    changed = change(_readable(there))
     for key, record in changed.items():
-        _put(rows, key, record)
+        _replaced(rows, tries=count(), key=key, record=record, line=_text(record), old=there.get(key))
     return changed
 
 
-def _replaced(rows: Moment, *, tries: count[int], key: str, line: str, **values: str | None) -> bool:
+def _replaced(
+    rows: Moment,
+    *,
+    tries: count[int],
+    key: str,
+    record: SessionRecord | None,
+    line: str | None,
+    old: str | None,
+) -> bool:
     """Replaces a line that is still `old`. Returns whether this or an earlier, unanswered attempt did."""
     is_again = next(tries) > 0
-    if rows.fenced(statements.REPLACE_LINE, lane=key, key=key, line=line, **values):
-        return True
-    return is_again and rows.run(statements.LINE, key=key) == [(line,)]
-
-
-def _removed(rows: Moment, *, key: str, old: str | None) -> bool:
-    rows.run(statements.LOCK_KEY, key=key)
-    if rows.run(statements.LINE, key=key) != [(old,)]:
-        return False
-    rows.fenced(statements.REMOVE_LINE, lane=key, key=key)
-    return True
-
-
-def _put(rows: Moment, key: str, record: SessionRecord | None) -> None:
     if record is None:
-        rows.fenced(statements.REMOVE_LINE, lane=key, key=key)
-        return
-    line = to_line(record_to_json(record)).decode().rstrip("\n")
-    rows.fenced(statements.PUT_LINE, lane=key, key=key, session_id=record.session_id, line=line)
+        done = rows.fenced(statements.REMOVE_LINE, lane=key, key=key, old=old)
+    else:
+        values = {"session_id": record.session_id, "line": line, "old": old}
+        done = rows.fenced(statements.REPLACE_LINE, lane=key, key=key, **values)
+    return bool(done) or (is_again and _line(rows, key) == line)
 
 
-def _line(rows: Moment, key: str) -> SessionRecord | None:
+def _line(rows: Moment, key: str) -> str | None:
     found = rows.run(statements.LINE, key=key)
-    return _record(found[0][0]) if found else None
+    return found[0][0] if found else None
 
 
 def all_lines(rows: Moment) -> dict[str, SessionRecord]:
-    found = ((key, _record(line)) for key, line in rows.run(statements.LINES))
+    return _readable(dict(rows.run(statements.LINES)))
+
+
+def _readable(lines: Mapping[str, str]) -> dict[str, SessionRecord]:
+    found = ((key, _record(line)) for key, line in lines.items())
     return {key: record for key, record in found if record is not None}
 
 
-def _record(line: str) -> SessionRecord | None:
-    return record_from_json(json_value(line.encode()))
+def _text(record: SessionRecord | None) -> str | None:
+    return None if record is None else to_line(record_to_json(record)).decode().rstrip("\n")
+
+
+def _record(line: str | None) -> SessionRecord | None:
+    return None if line is None else record_from_json(json_value(line.encode()))
 
 
 class ResultRows:
@@ -406,10 +399,16 @@ class TranscriptRows:
         async with self._in_order:
             return await self._caught_up()
 
-    async def append(self, body: KnownBody, *, durable: bool = True) -> Entry:  # noqa: ARG002 - each is
+    async def append(
+        self,
+        body: KnownBody,
+        *,
+        durable: bool = True,  # noqa: ARG002 - each is
+        mirror: RecordChange | None = None,
+    ) -> Entry:
         """Appends an entry. Raises `ValueError` like `check_addable`."""
         check_addable(body, self.tree)
-        return await self._added(body)
+        return await self._added(body, mirror=mirror)
 
     async def append_custom(self, custom_type: str, data: Any, *, durable: bool = True) -> Entry:
         return await self.append(CustomRecord(custom_type=custom_type, data=data), durable=durable)
@@ -443,19 +442,21 @@ class TranscriptRows:
 
         await self._rows.write(work)
 
-    async def _added(self, body: KnownBody, *, parent_id: str | EllipsisType | None = ...) -> Entry:
+    async def _added(
+        self, body: KnownBody, parent_id: _Parent = ..., mirror: RecordChange | None = None
+    ) -> Entry:
         """Appends an entry after those that others have added. Concurrent calls keep their order."""
         async with self._in_order:
             while True:
                 entry, line = self._next(body, parent_id)
-                if await self._is_added(line):
+                if await self._is_added(line, mirror):
                     self._linker.add(entry)
                     self._known += 1
                     self.size_bytes += len(line)
                     return entry
                 await self._caught_up()
 
-    def _next(self, body: KnownBody, parent_id: str | EllipsisType | None) -> tuple[Entry, bytes]:
+    def _next(self, body: KnownBody, parent_id: _Parent) -> tuple[Entry, bytes]:
         entry = Entry(
             id=self._linker.unused_id(self._new_id),
             parent_id=self.tree.leaf_id if parent_id is ... else parent_id,
@@ -483,10 +484,13 @@ class TranscriptRows:
         del self._rows.taken[lane]
         return Head(id=taken.id, lines=taken.lines, size_bytes=taken.size_bytes, lane=lane)
 
-    async def _is_added(self, line: bytes) -> bool:
+    async def _is_added(self, line: bytes, mirror: RecordChange | None) -> bool:
         owner_key, chat_kind = owner_of(line)
         number, head, at = self._known, self._head, self._now()
-        self._rows.taken.pop(head.lane or "", None)
+        lane, old, new = head.lane or "", None, None
+        self._rows.taken.pop(lane, None)
+        if mirror and (record := _record(old := self._rows.lines.pop(lane, None))):
+            new = _text(mirror(record))
 
         def work(rows: Moment) -> bool:
             added = rows.fenced(
@@ -499,7 +503,11 @@ class TranscriptRows:
                 at=at,
                 owner_key=owner_key,
                 chat_kind=chat_kind,
+                old=old if new else None,
+                new=new,
             )
+            if added and added[0][1] and lane in self._rows.held:
+                self._rows.lines[lane] = new
             # An earlier attempt whose answer was lost may have added it.
             return bool(added) or _is_there(rows, head.id, number, line)
 

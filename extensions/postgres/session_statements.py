@@ -13,24 +13,14 @@ WITH mine AS MATERIALIZED (
 )"""
 _HOLDS = "(%(fence)s::bigint IS NULL OR EXISTS (SELECT FROM mine))"
 
-LOCK_KEY = """
-SELECT pg_advisory_xact_lock_shared(hashtextextended(%(agent)s, 1)),
-    pg_advisory_xact_lock(hashtextextended(%(key)s, hashtextextended(%(agent)s, 2)))
-"""
-"""Serializes changes of one line; other keys are not blocked."""
+_ALONE = """alone AS MATERIALIZED (
+    SELECT pg_advisory_xact_lock_shared(hashtextextended(%(agent)s, 1))
+)"""
 LOCK_LINES = "SELECT pg_advisory_xact_lock(hashtextextended(%(agent)s, 1))"
 """Serializes changes of several lines."""
 LINE = "SELECT line FROM session_lines WHERE agent = %(agent)s AND key = %(key)s"
 LINES = "SELECT key, line FROM session_lines WHERE agent = %(agent)s"
-PUT_LINE = f"""{_FENCE}
-INSERT INTO session_lines (agent, key, session_id, line)
-SELECT %(agent)s, %(key)s, %(session_id)s, %(line)s WHERE {_HOLDS}
-ON CONFLICT (agent, key) DO UPDATE SET session_id = EXCLUDED.session_id, line = EXCLUDED.line
-RETURNING key
-"""
-REPLACE_LINE = f"""{_FENCE}, alone AS MATERIALIZED (
-    SELECT pg_advisory_xact_lock_shared(hashtextextended(%(agent)s, 1))
-)
+REPLACE_LINE = f"""{_FENCE}, {_ALONE}
 INSERT INTO session_lines (agent, key, session_id, line)
 SELECT %(agent)s, %(key)s, %(session_id)s, %(line)s FROM alone
 WHERE {_HOLDS} AND (%(old)s::text IS NULL OR EXISTS (
@@ -40,8 +30,9 @@ WHERE session_lines.line = %(old)s::text
 RETURNING key
 """
 """Writes nothing if the line is no longer `old`; null means no line."""
-REMOVE_LINE = f"""{_FENCE}
-DELETE FROM session_lines WHERE agent = %(agent)s AND key = %(key)s AND {_HOLDS} RETURNING key
+REMOVE_LINE = f"""{_FENCE}, {_ALONE}
+DELETE FROM session_lines USING alone
+WHERE agent = %(agent)s AND key = %(key)s AND line = %(old)s::text AND {_HOLDS} RETURNING key
 """
 
 HEAD = """
@@ -68,17 +59,22 @@ INSERT INTO transcript_lines (agent, transcript, number, line)
 VALUES (%(agent)s, %(transcript)s, %(number)s, %(line)s)
 """
 """For transcripts that are not visible before the commit: new ones and copies."""
-APPEND_LINE = f"""{_FENCE}, grown AS (
+APPEND_LINE = f"""{_FENCE}, {_ALONE}, grown AS (
     UPDATE transcripts
     SET lines = lines + 1, size_bytes = size_bytes + length(%(line)s::bytea), grown_at = %(at)s,
         owner_key = coalesce(owner_key, %(owner_key)s), chat_kind = coalesce(chat_kind, %(chat_kind)s)
     WHERE agent = %(agent)s AND name = %(name)s AND id = %(transcript)s AND lines = %(number)s AND {_HOLDS}
     RETURNING id
+), mirrored AS (
+    UPDATE session_lines SET line = %(new)s FROM alone
+    WHERE agent = %(agent)s AND key = %(lane)s AND line = %(old)s::text AND EXISTS (SELECT FROM grown)
+    RETURNING key
 )
 INSERT INTO transcript_lines (agent, transcript, number, line)
-SELECT %(agent)s, id, %(number)s, %(line)s FROM grown RETURNING number
+SELECT %(agent)s, id, %(number)s, %(line)s FROM grown RETURNING number, EXISTS (SELECT FROM mirrored)
 """
-"""Adds nothing if the fence is outdated, or others have added a line."""
+"""Adds nothing if the fence is outdated, or others have added a line. Replaces the line of the index if it is
+still `old`, and returns whether it did; null replaces none."""
 FENCE_HOLDS = "SELECT 1 FROM lanes WHERE agent = %(agent)s AND key = %(lane)s AND fence = %(fence)s"
 LINE_AT = """
 SELECT line FROM transcript_lines

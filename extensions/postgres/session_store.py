@@ -393,13 +393,7 @@ class PostgresSessionStore:
         def work(rows: Moment, *, is_dry: bool) -> UpkeepReport:
             ended = {each.transcript: each for each in self._listed(rows, True) if not each.is_current}
             return kept_up(
-                rows,
-                limits,
-                ended=ended,
-                at=at,
-                main_key=main_key,
-                active_keys=active_keys,
-                dry_run=is_dry,
+                rows, limits, ended=ended, at=at, main_key=main_key, active_keys=active_keys, dry_run=is_dry
             )
 
         report = await self._rows.read(partial(work, is_dry=True))  # mostly there is nothing to do

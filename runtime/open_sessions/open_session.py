@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from nacre.sessions.contracts.messages import (
 from nacre.sessions.entries.entries import Compaction, Entry, KnownBody, SessionOwner, started_in_private
 from nacre.sessions.index.record import (
     Origin,
+    RecordChange,
     SessionRecord,
     next_session,
     unknown_usage,
@@ -193,7 +195,7 @@ class IndexLine:
         self._key = key
         self._index = index
         self._now = now
-        self._said_at_ms: int | None = None
+        self._pending: dict[str, Any] = {}
         self.record = record
 
     async def save_message_time(self) -> None:
@@ -202,14 +204,15 @@ class IndexLine:
         It is written with the next change or by `save_pending`, or at once if the record would look long
         unused; a new one does not.
         """
-        self._said_at_ms = at_ms = epoch_ms(self._now())
+        at_ms = epoch_ms(self._now())
+        self._pending = {"last_interaction_at_ms": at_ms, "system_sent": True}
         indexed_ms = self.record.last_interaction_at_ms or self.record.session_started_at_ms or 0
         if not 0 <= at_ms - indexed_ms < SAID_EVERY_MS:
             await self.save_pending()
 
     async def save_pending(self) -> None:
-        """Writes pending changes, for a turn that ends without an answer."""
-        if self._said_at_ms is not None:
+        """Writes pending changes, at the end of a turn."""
+        if self._pending:
             await self._mirror()
 
     async def try_save_pending(self) -> None:
@@ -220,34 +223,35 @@ class IndexLine:
             log.warning("the index record of %s is older than its transcript: %s", self._key, error)
 
     async def save_flush(self, *, cycle: int) -> None:
-        at_ms = epoch_ms(self._now())
-        await self._mirror(memory_flush_at_ms=at_ms, memory_flush_compaction_count=cycle)
+        await self._mirror(memory_flush_at_ms=epoch_ms(self._now()), memory_flush_compaction_count=cycle)
 
     async def save_compaction(self, *, count: int, tokens_after: int) -> None:
         """Records a compaction, the `count`th, and replaces the outdated token total."""
         total = {"total_tokens": tokens_after or None, "total_tokens_fresh": tokens_after > 0}
         await self._mirror(**unknown_usage() | total, compaction_count=count)
 
-    async def save_answer(self, answer: AssistantMessage, *, window_tokens: int, compactions: int) -> None:
-        """Records the last call of a turn: its model, context window and usage."""
+    def answered(self, answer: AssistantMessage, *, window_tokens: int, compactions: int) -> RecordChange:
+        """The change by the last call of a turn: its model, context window and usage. It is pending then."""
         usage = answer.usage
-        await self._mirror(
-            **usage_fields(usage) if usage is not None and usage.context_tokens else {},
-            model_provider=answer.provider,
-            model=answer.model,
-            context_tokens=window_tokens,
-            compaction_count=compactions,
-            aborted_last_run=False,
-        )
+        self._pending = {
+            **self._pending,
+            **(usage_fields(usage) if usage is not None and usage.context_tokens else {}),
+            "model_provider": answer.provider,
+            "model": answer.model,
+            "context_tokens": window_tokens,
+            "compaction_count": compactions,
+            "aborted_last_run": False,
+            "updated_at_ms": epoch_ms(self._now()),
+        }
+        return partial(self._with, self._pending)
 
     async def choose_model(self, name: str) -> None:
         """Records the owner's model choice for this chat; an empty name means the default."""
-        at_ms = epoch_ms(self._now())
 
         def chosen(record: SessionRecord | None) -> SessionRecord | None:
             if record is None or self._ours(record) is None:
                 return record
-            return with_model_override(replace(record, updated_at_ms=at_ms), name)
+            return with_model_override(replace(record, updated_at_ms=epoch_ms(self._now())), name)
 
         current = await self._index.update(self._key, chosen)
         self.record = self._ours(current) or with_model_override(self.record, name)
@@ -256,18 +260,13 @@ class IndexLine:
         await self._mirror(aborted_last_run=True)
 
     async def _mirror(self, **fields: Any) -> None:
-        if self._said_at_ms is not None:
-            fields |= {"last_interaction_at_ms": self._said_at_ms, "system_sent": True}
-        at_ms = epoch_ms(self._now())
+        fields = {"updated_at_ms": epoch_ms(self._now()), **self._pending, **fields}
+        change = partial(self._with, fields)
+        self.record = self._ours(await self._index.mirror(self._key, change)) or change(self.record)
+        self._pending = {}
 
-        def mirrored(record: SessionRecord) -> SessionRecord:
-            if self._ours(record) is None:
-                return record
-            return replace(record, updated_at_ms=at_ms, **fields)
-
-        current = await self._index.mirror(self._key, mirrored)
-        self.record = self._ours(current) or replace(self.record, **fields)
-        self._said_at_ms = None
+    def _with(self, fields: Mapping[str, Any], record: SessionRecord) -> SessionRecord:
+        return record if self._ours(record) is None else replace(record, **fields)
 
     def _ours(self, record: SessionRecord | None) -> SessionRecord | None:
         """The record if it still belongs to this session."""
@@ -562,7 +561,7 @@ class FlushRecords:
         """A flush that had written, or was about to write, when it was interrupted."""
         facts = self._facts()
         messages = [message for data in facts.started if (message := message_from_json(data)) is not None]
-        kept = [message for message in messages if not _is_broken(message)]
+        kept = [each for each in messages if not (isinstance(each, AssistantMessage) and each.is_broken_off)]
         if not any(isinstance(message, AssistantMessage) and message.tool_calls for message in kept):
             return None
         later = frozenset(entry.id for entry in facts.unflushed[facts.covered :])
@@ -661,10 +660,6 @@ def has_unflushed_messages(branch: Sequence[Entry]) -> bool:
 def _size_bytes(message: Message) -> int:
     text = message_text(message)
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-
-
-def _is_broken(message: Message) -> bool:
-    return isinstance(message, AssistantMessage) and message.stop_reason in ("error", "aborted")
 
 
 class NoticeLog:

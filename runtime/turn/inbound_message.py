@@ -128,7 +128,7 @@ def earlier_attempt(
                 texts.clear()
             case AssistantMessage() as message if message.stop_reason == "error" and not message.content:
                 pass  # nothing was said: the model could not be asked
-            case AssistantMessage() as message if message.stop_reason in ("error", "aborted"):
+            case AssistantMessage() as message if message.is_broken_off:
                 is_past = True
             case AssistantMessage() as message if message.tool_calls:
                 texts.append(message_text(message))

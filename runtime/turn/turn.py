@@ -184,11 +184,7 @@ class Turn:
                         bounds=self.bounds,
                         output=None if output is None else OutputCheck(output, session.journal.append),
                     )
-                await session.line.save_answer(
-                    answer,
-                    window_tokens=parts.models.window_tokens_of(answer),
-                    compactions=session.compaction_count,
-                )
+                await session.line.save_pending()
             finally:
                 await session.line.try_save_pending()
             reply = self.reply(answer, self._texts_before_tools)
@@ -346,7 +342,11 @@ class Turn:
             await self.session.journal.append(await context.results.fitted(message))
             await context.guard.recorded(message.tool_call_id)
             return
-        await self.session.journal.append(message)
+        mirror = None
+        if isinstance(message, AssistantMessage) and not (message.tool_calls or message.is_broken_off):
+            window_tokens, count = self.parts.models.window_tokens_of(message), self.session.compaction_count
+            mirror = self.session.line.answered(message, window_tokens=window_tokens, compactions=count)
+        await self.session.journal.append(message, mirror=mirror)
         if isinstance(message, AssistantMessage):
             context.results.begin_step(len(message.tool_calls))
             if message.tool_calls and self._parameters.tool_choice:

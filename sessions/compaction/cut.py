@@ -258,7 +258,7 @@ def _open_asks(entries: Iterable[Entry]) -> list[str]:
         if isinstance(entry.body, UserMessage):
             waiting.append(entry.body)
         elif isinstance(entry.body, AssistantMessage):
-            if entry.body.stop_reason in ("error", "aborted"):
+            if entry.body.is_broken_off:
                 asks += waiting
             waiting.clear()
     return [text for ask in asks if (text := message_text(ask)).strip()]

@@ -282,6 +282,10 @@ class AssistantMessage:
         """The tool calls in the order in which the model made them."""
         return tuple([block for block in self.content if isinstance(block, ToolCall)])
 
+    @property
+    def is_broken_off(self) -> bool:
+        return self.stop_reason in ("error", "aborted")
+
     def to_json(self) -> dict[str, Any]:
         """The message as pi stores it, plus `tookMs` and `firstTokenMs` if they are known."""
         message: dict[str, Any] = {

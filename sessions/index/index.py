@@ -19,7 +19,7 @@ from nacre.sessions.contracts.errors import SessionCorrupt, SessionError
 from nacre.sessions.disk.durable import OrderedWorker, Sync, wait_until_done
 from nacre.sessions.index.image import IndexImage
 from nacre.sessions.index.index_files import Change, IndexFiles
-from nacre.sessions.index.record import SessionRecord as SessionRecord
+from nacre.sessions.index.record import RecordChange, SessionRecord
 
 log = logging.getLogger(__name__)
 
@@ -130,9 +130,7 @@ class SessionIndex:
         if self._flushing is not None:  # it may have begun after this caller's change
             await wait_until_done(self._flushing)
 
-    async def mirror(
-        self, key: str, change: Callable[[SessionRecord], SessionRecord]
-    ) -> SessionRecord | None:
+    async def mirror(self, key: str, change: RecordChange) -> SessionRecord | None:
         """Like `update`, for an existing line and values that the transcript also records.
 
         If nobody else is writing, it runs immediately and not on a thread, which costs less than the

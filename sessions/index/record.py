@@ -5,9 +5,9 @@ Unknown keys and unreadable values are kept unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, fields, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from nacre.record import Record
 from nacre.sessions.contracts.messages import Usage
@@ -97,6 +97,9 @@ class SessionRecord(Record):
                 kept = kept.union(chosen)
         extra = {key: value for key, value in self.extra.items() if key in kept}
         return {**{name: getattr(self, name) for name in own}, "extra": extra}
+
+
+RecordChange: TypeAlias = Callable[[SessionRecord], SessionRecord]
 
 
 _STORED: Mapping[str, Mapping[str, Any]] = {

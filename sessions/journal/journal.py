@@ -168,7 +168,7 @@ class Journal:
         """Reads what others appended since the last read; whether there was anything."""
         return not self._file.is_current() and await self._worker.run(self._file.refresh)
 
-    async def append(self, body: KnownBody, *, durable: bool = True) -> Entry:
+    async def append(self, body: KnownBody, *, durable: bool = True, mirror: object = None) -> Entry:  # noqa: ARG002 - the index is another file
         """Appends an entry as a child of the newest one.
 
         If it is not `durable`, it is written with the next one that is, unless somebody else writes first.

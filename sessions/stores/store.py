@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from nacre.sessions.contracts.keys import EndedSession
 from nacre.sessions.contracts.messages import WholeResults
 from nacre.sessions.entries.entries import Entry, EntryTree, KnownBody, SessionHeader, StoredTranscript
-from nacre.sessions.index.record import SessionRecord
+from nacre.sessions.index.record import RecordChange, SessionRecord
 from nacre.sessions.upkeep.maintenance import MaintenanceLimits, UpkeepReport
 from nacre.sessions.upkeep.stored_session import StoredSession, TranscriptFacts
 from nacre.sessions.view.sent_view import BranchViews, SentView
@@ -60,9 +60,7 @@ class SessionRecords(Protocol):
     async def flush(self) -> None:
         """Waits until changes that were not `durable` are on disk."""
 
-    async def mirror(
-        self, key: str, change: Callable[[SessionRecord], SessionRecord]
-    ) -> SessionRecord | None:
+    async def mirror(self, key: str, change: RecordChange) -> SessionRecord | None:
         """Replaces an existing record with the result of `change` and returns it.
 
         It is for values that the transcript also records: a power failure may lose the last seconds. `change`
@@ -119,10 +117,13 @@ class Transcript(Protocol):
     async def refresh(self) -> bool:
         """Reads what others appended; whether there was anything."""
 
-    async def append(self, body: KnownBody, *, durable: bool = True) -> Entry:
+    async def append(
+        self, body: KnownBody, *, durable: bool = True, mirror: RecordChange | None = None
+    ) -> Entry:
         """Appends an entry after the newest one; it is on disk on return.
 
-        If it is not `durable`, it may be lost until a later entry is.
+        If it is not `durable`, it may be lost until a later entry is. `mirror` is what the caller gives to
+        `SessionRecords.mirror` next; a store may make that change of the session's record with the entry.
         """
 
     async def append_custom(self, custom_type: str, data: Any, *, durable: bool = True) -> Entry:

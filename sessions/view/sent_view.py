@@ -568,6 +568,6 @@ def _is_after_compactions(branch: Sequence[Entry], entry_id: str) -> bool:
 
 def _reported_tokens(message: Message) -> int:
     """The provider's count for a complete answer; zero for anything else."""
-    if not isinstance(message, AssistantMessage) or message.stop_reason in ("error", "aborted"):
+    if not isinstance(message, AssistantMessage) or message.is_broken_off:
         return 0
     return message.usage.context_tokens if message.usage is not None else 0

@@ -143,7 +143,7 @@ def _usable(answer: AssistantMessage) -> AssistantMessage | None:
     """The answer without what providers reject: calls that cannot be paired, or an empty message."""
     if len(answer.content) == 1 and isinstance(answer.content[0], Text):
         return answer if answer.content[0].text.strip() else None
-    broken_off = answer.stop_reason in ("error", "aborted")
+    broken_off = answer.is_broken_off
     seen: set[str] = {""}
     content: list[Text | Thinking | ToolCall] = []
     is_empty = True

@@ -92,7 +92,7 @@ def timeline(branch: Sequence[Entry], budget: ContextBudget, *, has_price: Calla
         body = entry.body
         held.take(entry)
         if isinstance(body, AssistantMessage):
-            if body.usage is not None and body.stop_reason not in ("error", "aborted"):
+            if body.usage is not None and not body.is_broken_off:
                 cost_usd, name = body.usage.cost_usd, f"{body.provider}/{body.model}"
                 points.append(
                     Point(

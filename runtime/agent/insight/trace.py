@@ -215,7 +215,7 @@ class _TurnReader:
                 took_ms=message.took_ms or max(0, at_ms - self._before_ms),
                 first_token_ms=message.first_token_ms,
                 usage=message.usage,
-                is_error=message.stop_reason in ("error", "aborted"),
+                is_error=message.is_broken_off,
             )
         call = self._calls.get(message.tool_call_id)
         arguments = json.dumps(dict(call.arguments), ensure_ascii=False, default=str) if call else ""

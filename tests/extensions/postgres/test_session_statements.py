@@ -20,7 +20,7 @@ from tests.sessions.talk import user
 STATEMENTS = {name: text for name, text in vars(statements).items() if name.isupper() and name[0] != "_"}
 VALUES: dict[str, Any] = {
     **dict.fromkeys(("agent", "key", "lane", "session_id", "line", "name", "owner_key", "chat_kind"), "x"),
-    **dict.fromkeys(("body", "holder", "aside", "old"), "x"),
+    **dict.fromkeys(("body", "holder", "aside", "old", "new"), "x"),
     **dict.fromkeys(
         ("number", "lines", "size_bytes", "fence", "most", "ended_at_ms", "process"),
         1,

@@ -93,7 +93,7 @@ class RememberedTranscript:
     async def refresh(self) -> bool:
         return self._follow()
 
-    async def append(self, body: KnownBody, *, durable: bool = True) -> Entry:
+    async def append(self, body: KnownBody, *, durable: bool = True, mirror: object = None) -> Entry:
         self._follow()
         return self._added(body, self.tree.leaf_id)
 

@@ -77,6 +77,35 @@ class StoreContract:
         found = await open_store().index.get(MAIN)
         assert found == replace(FIRST, input_tokens=36)
 
+    async def test_an_entry_and_what_the_index_tells_of_it(self, open_store: OpenStore) -> None:
+        """Both are there for everybody, whatever others change; a key without a line stays without."""
+        store, other = open_store(), open_store()
+
+        def counted(present: SessionRecord) -> SessionRecord:
+            return replace(present, input_tokens=number)
+
+        number = 0
+        async with store.turn_lock(MAIN):
+            mine = await store.transcript(FIRST)
+            await mine.append(answer("0"), mirror=counted)
+            assert await store.index.mirror(MAIN, counted) is None
+            await store.index.update(MAIN, lambda _: FIRST)
+            for number in range(1, 5):
+                await mine.append(answer(str(number)), mirror=counted)
+                found = await store.index.mirror(MAIN, counted)
+                label = "Mine" if number < 3 else "Theirs"
+                assert found == replace(FIRST, input_tokens=number, label=label)
+                assert await open_store().index.get(MAIN) == found
+                if number == 2:
+                    await other.index.mirror(MAIN, lambda record: replace(record, label="Theirs"))
+                    await (await other.transcript(FIRST)).append(user("so"))
+            await other.index.update(MAIN, lambda _: None)
+            await mine.append(answer("5"), mirror=counted)
+            assert await store.index.mirror(MAIN, counted) is None
+        branch = (await open_store().transcript(FIRST)).tree.branch()
+        assert said(branch) == ["0", "1", "2", "so", "3", "4", "5"]
+        assert await store.index.get(MAIN) is None
+
     async def test_an_edit_is_made_whole_or_not_at_all(self, open_store: OpenStore) -> None:
         """Several lines change together; a change that fails changes none."""
         store = open_store()
