@@ -151,7 +151,7 @@ RECEIVE_AND_ASK = f"""
 WITH received (number) AS MATERIALIZED ({RECEIVE_ALL}), asked AS (
     INSERT INTO turns (agent, id, session_key, inbound, is_redelivered, stream)
     SELECT %(answered_by)s, %(turn)s, %(session_key)s, %(body)s, FALSE, %(stream)s FROM received
-    WHERE number IS NOT NULL ON CONFLICT DO NOTHING RETURNING pg_notify('nacre_turns', 'asked')
+    WHERE number IS NOT NULL ON CONFLICT DO NOTHING RETURNING id
 )
 SELECT number, EXISTS (SELECT FROM asked) FROM received
 """

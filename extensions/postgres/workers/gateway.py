@@ -142,7 +142,9 @@ class HandedOver:
         self._running.setdefault(session, key[1])
         try:
             is_new = self._asked.pop(key, None)
-            if is_new is None:
+            if is_new:
+                self._send(self._rows.notify([(CHANNEL, "asked")]))
+            elif is_new is None:
                 is_new = (await _accepted(lambda: self._rows.ask(*session, inbound), "a turn")).is_new
             if not is_new or not self._notifications.is_listening:  # it may be over
                 self._look_at(key)
@@ -239,9 +241,9 @@ class HandedOver:
 
     async def _look(self) -> None:
         while True:
-            seconds = LOOK_SECONDS if self._notifications.is_listening else POLL_SECONDS
+            is_told = self._notifications.is_listening or not self._awaited
             try:
-                async with asyncio.timeout(seconds if self._awaited else None):
+                async with asyncio.timeout(LOOK_SECONDS if is_told else POLL_SECONDS):
                     await self._changed.wait()
             except TimeoutError:
                 self._wanted.update(self._awaited)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple, TypeAlias
 
-from nacre.extensions.postgres.server.database import Database, TakenLane
+from nacre.extensions.postgres.server.database import CHANNEL, Database, TakenLane
 from nacre.extensions.postgres.workers.stored_events import asked_by, question_of, unreadable
 from nacre.record import Record
 from nacre.runtime.contracts.events import ApprovalAsked
@@ -31,7 +31,7 @@ ASK: LiteralString = """
 INSERT INTO turns (agent, id, session_key, inbound, is_redelivered, stream)
 VALUES (%(agent)s, %(id)s, %(key)s, %(inbound)s, %(is_redelivered)s, %(stream)s)
 ON CONFLICT (agent, id) DO UPDATE SET stream = EXCLUDED.stream WHERE turns.state <> 'done'
-RETURNING xmax = 0, pg_notify('nacre_turns', 'asked')::text
+RETURNING xmax = 0
 """
 """A turn that another program asked for tells its end to this one from now on. PostgreSQL leaves `xmax` at 0
 in a row that was inserted."""
@@ -96,18 +96,17 @@ FINISH: LiteralString = f"""{_LEFT}, counted AS ({_COUNT}
 UPDATE turns SET state = 'done', outcome = %(outcome)s, inbound = '', done_at = clock_timestamp()
 WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s
     AND (state = 'running' OR state = 'done' AND outcome = %(outcome)s)
-RETURNING (SELECT count(pg_notify(stream, payload)) FROM unnest(%(payloads)s::text[]
-        || (json_build_array(agent, id, fence, -1) || E'\\n')) AS payload WHERE stream <> ''),
-    CASE WHEN NOT starts_with(stream, '{OWN_CHANNEL}') THEN pg_notify('nacre_turns', 'ended')::text END,
-    EXISTS (SELECT FROM turns AS next WHERE next.agent = turns.agent AND next.session_key = turns.session_key
-        AND next.state = 'waiting')
+RETURNING stream, EXISTS (SELECT FROM turns AS next WHERE next.agent = turns.agent
+    AND next.session_key = turns.session_key AND next.state = 'waiting')
 """
 """Succeeds also if the outcome was stored before and the answer was lost. Counts the usage of the turn once.
-Sends its last events, and the place -1 when it is over. Returns whether its session has another turn."""
+Returns who hears of it, and whether its session has another turn."""
 NOTIFY: LiteralString = """
 SELECT pg_notify(channel, payload)::text
 FROM unnest(%(channels)s::text[], %(payloads)s::text[]) AS each (channel, payload)
 """
+"""Apart from what it tells of: of all transactions that notify, one commits at a time, and this one does not
+wait for the disk."""
 STOP_WORD = "stop "
 STOP: LiteralString = """
 UPDATE turns SET state = 'done', outcome = %(outcome)s, inbound = '', done_at = clock_timestamp()
@@ -279,6 +278,7 @@ class TurnRows:
             is_redelivered=inbound.redelivered,
             stream=self._database.process.stream,
         )
+        await self.notify([(CHANNEL, "asked")])
         return Asked(turn_id, is_new=bool(rows and rows[0][0]))
 
     async def claim(
@@ -311,9 +311,7 @@ class TurnRows:
                 key = row[0], row[7]
                 lanes = {key: process.taken_lanes.pop(key).fence} if key in process.taken_lanes else {}
                 place = {"agent": row[0], "id": row[1], "fence": row[2]}
-                await self._run(
-                    FINISH, **place, **_columns(lanes), **_used(None), outcome=unreadable(), payloads=[]
-                )
+                await self._run(FINISH, **place, **_columns(lanes), **_used(None), outcome=unreadable())
         return turns
 
     async def admission(self, agent_id: str) -> Admission:
@@ -373,8 +371,14 @@ class TurnRows:
         `usage` counts for the agent's quota. `payloads` are the last ones of its stream.
         """
         place = {**turn.place, **_columns(lanes), **_used(usage)}
-        rows = await self._run(FINISH, **place, outcome=outcome, payloads=list(payloads))
-        return bool(rows[0][2]) if rows else None
+        rows = await self._run(FINISH, **place, outcome=outcome)
+        for stream, has_next in rows:
+            ended = json.dumps([*turn.key, turn.fence, -1]) + "\n"
+            told = [(stream, each) for each in (*payloads, ended) if stream]
+            all_hear = [] if stream.startswith(OWN_CHANNEL) else [(CHANNEL, "ended")]
+            await self.notify([*told, *all_hear])
+            return bool(has_next)
+        return None
 
     async def give_back(
         self, turn: TakenTurn, *, is_counted: bool, pause_seconds: float, lanes: LaneFences = _NO_LANES

@@ -80,13 +80,7 @@ class _Running:
 class Worker:
     """Claims turns and runs them. `agent_of` lends the agent with an ID, opened on first use."""
 
-    def __init__(
-        self,
-        database: Database,
-        agent_of: AgentOf,
-        *,
-        most_at_once: int,
-    ) -> None:
+    def __init__(self, database: Database, agent_of: AgentOf, *, most_at_once: int) -> None:
         self._process = database.process
         self._process.places = most_at_once
         self._database = database

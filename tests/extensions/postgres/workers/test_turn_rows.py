@@ -260,8 +260,10 @@ OF_ALL_AGENTS = ("CLAIM", "LOOK", "NEWS", "WORKERS", "ASK", "FORGET_OVER", "USED
 async def test_no_statement_looks_at_another_agents_rows(database_url: str) -> None:
     """The server's plan of each asks for the agent, by an index that begins with it."""
     values = {
-        **{name: ["i"] for name in ("agents", "ids", "mine", "lane_agents", "lane_keys", "channels")},
-        "payloads": ["x"],
+        **{
+            name: ["i"]
+            for name in ("agents", "ids", "mine", "lane_agents", "lane_keys", "channels", "payloads")
+        },
         **{name: [1] for name in ("fences", "words", "lane_fences")},
         **dict.fromkeys(("fence", "process", "most", "uncounted", "tokens", "usd"), 1),
         **dict.fromkeys(("id", "inbound", "outcome", "name", "approval", "body", "stream", "besides"), "x"),

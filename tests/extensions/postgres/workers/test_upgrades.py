@@ -155,6 +155,34 @@ async def test_a_worker_of_before_is_heard_at_once(tmp_path: Path, database_url:
     assert min(took) < 0.5 * LOOK_SECONDS
 
 
+async def test_what_nobody_told_of_is_found(tmp_path: Path, database_url: str) -> None:
+    """Whoever stored a turn, or its outcome, may be killed before it notifies: others look, too."""
+    outcome = outcome_of(ReplyReady(reply=Reply(text="so", session_key="k", session_id="s")))
+    with LineServer() as server, ProviderServer(responder=greeting) as provider:
+        write_settings(tmp_path, settings(provider, 1))
+        async with gateway(tmp_path, database_url, server.port, hears=True):
+            server.say("hello", chat="n", sender="ann")
+            async with asyncio.timeout(SECONDS):
+                while not await _asked(database_url, _silent(FORMER_FINISH), outcome):
+                    pass
+            await server.until(lambda at: at.shown("n") == ["so"])
+        inbound = Inbound(text="hello", message_id="1", chat_kind="direct", sender_id="ann")
+        worker = started(tmp_path, database_url)
+        try:
+            await _asked(database_url, _silent(FORMER_ASK), inbound_to_json(inbound))
+            async with asyncio.timeout(SECONDS):
+                while await _asked(database_url, "SELECT %s FROM turns WHERE state <> 'done'", ""):
+                    pass
+        finally:
+            worker.kill()
+            worker.join()
+    assert len(provider.requests) == 1
+
+
+def _silent(statement: LiteralString) -> LiteralString:
+    return f"{statement.partition('RETURNING')[0]} RETURNING id"
+
+
 async def test_a_gateway_of_before_hears_of_its_turn(tmp_path: Path, database_url: str) -> None:
     """It names no channel for a turn, so a worker says to all that the turn has ended."""
     import psycopg
