@@ -16,8 +16,8 @@ import shutil
 import stat
 import sys
 import tarfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -121,7 +121,9 @@ def _copy_database(source: Path, target: Path) -> None:
 
     target.unlink(missing_ok=True)
     try:
-        original = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READONLY)
+        is_still = not (os.access(source.parent, os.W_OK) or Path(f"{source}-wal").exists())
+        uri = f"{source.absolute().as_uri()}?immutable={int(is_still)}"
+        original = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
         copy = apsw.Connection(str(target))
         try:
             original.set_busy_timeout(10_000)
@@ -271,7 +273,9 @@ def write_backup(
     unfinished = archive.with_name(f".{archive.name}.unfinished")
     indexes = {config.folders.sessions_file for config in configs if config.is_in_files}
     work = state / WORK_FOLDER
-    if not recipients and shutil.disk_usage(state).free < _LEAST_FREE_BYTES:
+    if (is_read_only := not os.access(state, os.W_OK)) and recipients:
+        raise BackupRefused(f"{state} cannot be written, and an encrypted backup makes its copies there.")
+    if not recipients and (is_read_only or shutil.disk_usage(state).free < _LEAST_FREE_BYTES):
         work = archive.with_name(f".{archive.name}.copies")
     with _work_folder(state, work):
         writer = _Writer(work, without=frozenset({archive, unfinished, work}), indexes=indexes)
@@ -325,7 +329,7 @@ class _Writer:
                         self._put(tar, source, path)
 
     def _put_index(self, tar: tarfile.TarFile, index: Path, path: str) -> None:
-        with locked(index):
+        with locked(index) if os.access(index.parent, os.W_OK) else nullcontext():
             for suffix in ("", ".changes", ".bak", ".changes.bak"):
                 source = index.with_name(index.name + suffix)
                 if source.exists():
@@ -368,19 +372,18 @@ class _Writer:
 
 @contextmanager
 def _work_folder(state: Path, work: Path) -> Iterator[None]:
-    locks = state / "locks"
-    locks.mkdir(mode=0o700, exist_ok=True)
-    release: Callable[[], None] | None = try_lock(locks / "backup")
-    if release is None:
-        raise BackupRefused("Another backup of this state folder is running. Wait until it ends.")
-    try:
-        with suppress(FileNotFoundError):
-            shutil.rmtree(work)  # left by a backup that was killed
+    with ExitStack() as held:
+        if os.access(state, os.W_OK):  # otherwise nothing in it is shared
+            locks = state / "locks"
+            locks.mkdir(mode=0o700, exist_ok=True)
+            release = try_lock(locks / "backup")
+            if release is None:
+                raise BackupRefused("Another backup of this state folder is running. Wait until it ends.")
+            held.callback(release)
+        shutil.rmtree(work, ignore_errors=True)  # left by a backup that was killed
+        held.callback(shutil.rmtree, work, ignore_errors=True)
         work.mkdir(mode=0o700)
         yield
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-        release()
 
 
 def _member(path: str, size_bytes: int) -> tarfile.TarInfo:

@@ -119,7 +119,7 @@ class _SkillFolder:
 def _unreadable(error: ReadFailed) -> str:
     if isinstance(error, FileNotFoundError):
         return f"It has no {SKILL_FILE}."
-    return f"Its {SKILL_FILE} cannot be read: {error}."
+    return f"Its {SKILL_FILE} cannot be read: {str(error).rstrip('.')}."
 
 
 SKILL_FILE = "SKILL.md"

@@ -11,7 +11,7 @@ import logging
 import os
 import stat
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,8 @@ from nacre.memory.stores.sqlite.schema import SCHEMA_VERSION, TOKENIZE, version_
 from nacre.memory.stores.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
+
     from nacre.memory.contracts.settings import MemorySearchSettings, VectorStoreSettings
 
 log = logging.getLogger(__name__)
@@ -49,13 +51,20 @@ def examined_index(index_path: Path) -> IndexFacts | None:
     """
     if not index_path.exists():
         return None
+    facts = partial(IndexFacts, known_version=SCHEMA_VERSION)
     try:
-        version, damage, paths = examined(index_path)
-    except IndexDamaged as error:
-        return IndexFacts(known_version=SCHEMA_VERSION, damage=str(error))
+        with closing(open_connection(index_path, read_only=True)) as connection:
+            version = version_of(connection)
+            if problem := quick_check(connection):
+                return facts(version=version, damage=problem)
+            rows = connection.execute(
+                "SELECT path FROM files WHERE source = 'memory' ORDER BY path"
+            ).fetchall()
+            return facts(version=version, paths=tuple(str(row[0]) for row in rows))
+    except (SqliteError, IndexDamaged) as error:
+        return facts(damage=str(error))
     except MemoryIndexError as error:
-        return IndexFacts(known_version=SCHEMA_VERSION, problem=str(error))
-    return IndexFacts(known_version=SCHEMA_VERSION, version=version, damage=damage, paths=paths)
+        return facts(problem=str(error))
 
 
 class SqliteIndexPlace:
@@ -64,25 +73,22 @@ class SqliteIndexPlace:
     With `owns_folder`, the folder holds only the index and is kept private as well.
     """
 
+    analysis = TOKENIZE
+
     def __init__(
         self, path: Path, settings: VectorStoreSettings, now: Callable[[], datetime], *, owns_folder: bool
     ) -> None:
-        self._path = path
+        self._path, self.name = path, str(path)
+        self._copied: TemporaryDirectory[str] | None = None
         self._owns_folder = owns_folder
         self._now = now
         self._prepare_vectors = partial(
             add_vector_functions, enabled=settings.enabled, extension_path=settings.extension_path
         )
 
-    @property
-    def name(self) -> str:
-        return str(self._path)
-
-    @property
-    def analysis(self) -> str:
-        return TOKENIZE
-
     async def open(self) -> SqliteStore:
+        if self._copied is None and self._path.exists() and not os.access(self._path.parent, os.W_OK):
+            self._path = await asyncio.to_thread(self._copy)
         await asyncio.to_thread(keep_private, self._path, folder_too=self._owns_folder)
         try:
             return await self._open_checked(up_to_bytes=CHECK_UP_TO_BYTES)
@@ -97,7 +103,20 @@ class SqliteIndexPlace:
             return await self._open()
 
     async def close(self) -> None:
-        """Does nothing: each store has its own connections."""
+        if self._copied is not None:
+            self._copied.cleanup()
+
+    def _copy(self) -> Path:
+        """Copies an index that cannot be written, so that it can be searched and follows the notes."""
+        from shutil import copyfile
+        from tempfile import TemporaryDirectory
+
+        self._copied = TemporaryDirectory(prefix="nacre-index-")
+        path = Path(self._copied.name, self._path.name)
+        for suffix in ("", "-wal"):
+            with suppress(FileNotFoundError):
+                copyfile(f"{self.name}{suffix}", f"{path}{suffix}")
+        return path
 
     def quarantined(self) -> tuple[str, ...]:
         names = (found.name for found in self._path.parent.glob(f"{self._path.name}.corrupt-*"))
@@ -129,13 +148,10 @@ def _set_aside_if_damaged(path: Path, at: datetime, problem: str) -> None:
 
 def _is_sound(path: Path) -> bool:
     try:
-        connection = open_connection(path, inspect=version_of)
+        with closing(open_connection(path, inspect=version_of)) as connection:
+            return not quick_check(connection)
     except IndexDamaged:
         return False
-    try:
-        return not quick_check(connection)
-    finally:
-        connection.close()
 
 
 def keep_private(path: Path, *, folder_too: bool) -> None:
@@ -153,25 +169,6 @@ def keep_private(path: Path, *, folder_too: bool) -> None:
             info = found.lstat()
             if not stat.S_ISLNK(info.st_mode) and info.st_mode & 0o077:
                 found.chmod(info.st_mode & 0o700)
-
-
-def examined(path: Path) -> tuple[int, str, tuple[str, ...]]:
-    """The version of an index, its damage, and the paths of its notes. Changes nothing.
-
-    Raises:
-        IndexUnusable: the file belongs to another program or cannot be read; `IndexDamaged` if it is damaged.
-    """
-    connection = open_connection(path, read_only=True)
-    try:
-        version = version_of(connection)
-        if problem := quick_check(connection):
-            return version, problem, ()
-        rows = connection.execute("SELECT path FROM files WHERE source = 'memory' ORDER BY path").fetchall()
-        return version, "", tuple(str(row[0]) for row in rows)
-    except SqliteError as error:
-        return 0, str(error), ()
-    finally:
-        connection.close()
 
 
 def set_aside(path: Path, at: datetime) -> Path:

@@ -218,8 +218,9 @@ class Clock:
         return round(self._now.timestamp() * 1000)
 
     def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
-        """Moves the clock on; negative values move it back, as real clocks sometimes do."""
-        self._now += timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+        """Moves the clock on; negative values move it back. A day has 24 hours, also when clocks change."""
+        passed = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+        self._now = (self._now.astimezone(UTC) + passed).astimezone(self._now.tzinfo)
 
 
 class CountingIds:

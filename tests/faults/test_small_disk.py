@@ -17,13 +17,15 @@ mount -t tmpfs -o size=4m tmpfs .nacre || exit 77
 $NACRE init --yes >/dev/null && echo '- Halcyon' > .nacre/workspace/memory/2026-01-20.md
 dd if=/dev/zero of=.nacre/fill bs=4k >/dev/null 2>&1
 $NACRE backup kept.tar.gz
-rm .nacre/fill; mount -o remount,ro .nacre
+rm .nacre/fill; $NACRE search Halcyon >/dev/null 2>&1; mount -o remount,ro .nacre
+echo '# read-only'; $NACRE search Halcyon
+$NACRE backup still.tar.gz && $NACRE backup --check still.tar.gz
 $NACRE doctor
 """
 
 
-def test_a_disk_that_refuses_everything_can_be_backed_up_and_examined(tmp_path: Path) -> None:
-    """The full disk's notes go into an archive on another one; `doctor` says that nothing can be written."""
+def test_a_disk_that_refuses_everything_can_be_searched_backed_up_and_examined(tmp_path: Path) -> None:
+    """The notes are found, and go into an archive on another disk; `doctor` says that none can be written."""
     (tmp_path / ".nacre").mkdir()
     if shutil.which("unshare") is None:
         pytest.skip("unshare is not installed")
@@ -41,5 +43,8 @@ def test_a_disk_that_refuses_everything_can_be_backed_up_and_examined(tmp_path: 
         pytest.skip("no disk can be mounted here")
 
     assert "kept.tar.gz was written" in run.stdout, run.stderr
+    assert "Halcyon" in run.stdout.partition("# read-only")[2].partition("still.tar.gz")[0], run.stderr
+    assert "still.tar.gz is complete" in run.stdout, run.stderr
+    assert "Not copied" not in run.stderr
     assert ".nacre/workspace cannot be written, so no notes are saved" in run.stdout, run.stderr
     assert [each.name for each in tmp_path.glob(".kept*")] == []

@@ -36,14 +36,13 @@ def conversations_in(
     """Yields the conversations in a file with a JSON array; `parse` returns `None` for anything else."""
     with files.open_file(name) as file:
         try:
+            number = 0
             for number, raw in enumerate(_elements(file), 1):
                 conversation = parse(raw) if isinstance(raw, dict) else None
-                yield conversation or Skipped(
-                    kind="sessions",
-                    name=f"{name} #{number}",
-                    reason="it has no ID or no messages",
-                    file=name,
-                )
+                place, why = f"{name} #{number}", "it has no ID or no messages"
+                yield conversation or Skipped(kind="sessions", name=place, reason=why, file=name)
+            if not number:
+                yield Skipped(kind="files", name=name, reason="it contains nothing to import", file=name)
         except _ArrayBroken as error:
             yield unreadable_rest("file", name, error)
 

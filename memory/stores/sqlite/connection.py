@@ -52,7 +52,10 @@ def open_connection(
         with suppress(OSError):
             path.touch(mode=PRIVATE_FILE, exist_ok=False)
     try:
-        connection = apsw.Connection(str(path), flags=flags)
+        # Without the right to write, SQLite cannot share a log with other programs, and there is none.
+        is_still = read_only and not (os.access(path.parent, os.W_OK) or Path(f"{path}-wal").exists())
+        uri = f"{path.absolute().as_uri()}?immutable={int(is_still)}"
+        connection = apsw.Connection(uri, flags=flags | apsw.SQLITE_OPEN_URI)
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
         if not read_only:
             if inspect is not None:

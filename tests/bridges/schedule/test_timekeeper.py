@@ -115,7 +115,7 @@ async def test_a_job_is_not_late_because_clocks_were_changed(tmp_path: Path) -> 
     with LineServer() as server:
         async with kept(tmp_path, model, [LineBridge(server.port)], clock, settings=STEADY) as here:
             await add(here, "wake the crew", cron="58 1 * * *")
-            clock.advance(hours=1, minutes=11)
+            clock.advance(minutes=11)
             await here.look()
 
     assert server.shown("n") == ["Up!"]

@@ -88,6 +88,15 @@ def test_a_later_export_brings_what_is_new(tmp_path: Path) -> None:
     assert len([path for path in workspace(tmp_path) if "chatgpt/memories" in path]) == 2
 
 
+def test_an_export_without_conversations_has_nothing_to_import(tmp_path: Path) -> None:
+    """An empty array is a file that was looked at and skipped."""
+    folder = tmp_path / "export"
+    folder.mkdir()
+    (folder / "conversations.json").write_text("[ ]")
+    told = import_report(tmp_path, "chatgpt", folder)
+    assert reasons(told, "files")["it contains nothing to import"] == ["conversations.json"]
+
+
 def test_what_an_archive_that_broke_off_has_comes_over(tmp_path: Path) -> None:
     """Conversations before the break are imported, and the rest is told."""
     folder = tmp_path / "export"

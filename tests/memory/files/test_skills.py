@@ -75,3 +75,4 @@ async def test_a_link_out_of_the_workspace_is_no_skill(tmp_path: Path) -> None:
     assert found.skills == ()
     assert len(found.problems) == 2
     assert all("SKILL.md cannot be read" in line for line in found.problems)
+    assert not any(line.endswith("..") for line in found.problems)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -136,6 +137,15 @@ def test_the_clock_stands_until_it_is_moved() -> None:
     assert clock.now_ms() - before_ms == 60_000
     with pytest.raises(ValueError, match="time zone"):
         Clock(datetime(2026, 3, 14))  # noqa: DTZ001 - the missing zone is the point
+
+
+def test_an_hour_of_the_clock_is_an_hour_also_when_clocks_change() -> None:
+    """The night in which Berlin's clocks go forward: an hour after 01:30 it is 03:30."""
+    clock = Clock(datetime(2026, 3, 29, 1, 30, tzinfo=ZoneInfo("Europe/Berlin")))
+    before_ms = clock.now_ms()
+    clock.advance(hours=1)
+    assert clock.now_ms() - before_ms == 3_600_000
+    assert clock().strftime("%H:%M %Z") == "03:30 CEST"
 
 
 def test_ids_count() -> None:
