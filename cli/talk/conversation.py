@@ -413,8 +413,7 @@ class _Chat:
     async def _look(self) -> None:
         with suppress(AgentError, SessionError):
             session = await self._agent.sessions.get(self._agent.session_key(self._empty))
-            status = await session.status()
-            day_usd = await spent_today_usd(self._config, self._now)
+            status, day_usd = await session.status(), await spent_today_usd(self._config, self._now)
             is_priced = await asyncio.to_thread(has_price, self._config, status.answering_model_name)
             # at once: the next message cancels this task anywhere, and the line would show half of it
             self._status, self._day_usd, self._is_priced = status, day_usd, is_priced
