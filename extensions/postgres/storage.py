@@ -95,9 +95,7 @@ class PostgresStorage:
         from nacre.runtime.ledger.file_ledger import ledger_file
 
         return PostgresLedgerPlace(
-            agent=self._agent,
-            url=self._home.folders.storage.url,
-            file=ledger_file(self._home.state_dir),
+            agent=self._agent, url=self._home.folders.storage.url, file=ledger_file(self._home.state_dir)
         )
 
 

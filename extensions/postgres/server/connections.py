@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     Connection: TypeAlias = _Connection[tuple[Any, ...]]
 
+log = logging.getLogger(__name__)
+
 
 class DatabaseError(StorageFailed):
     """The base class of all errors of this folder."""
@@ -57,6 +59,10 @@ _CERTIFICATES = (
     " In the address, `sslrootcert` must name the certificate of the server's authority, and the host must "
     "be a name in the server's own."
 )
+_CONNECTIONS = (
+    " Programs get too few connections: a worker opens at most 4, a gateway 9. Raise max_connections of the "
+    "server or the limit of the role (`ALTER ROLE … CONNECTION LIMIT`), or connect through pgbouncer."
+)
 _KEEPALIVE = {
     "keepalives": 1,
     "keepalives_idle": 10,
@@ -91,10 +97,15 @@ def connected(url: str, limits: ConnectionLimits) -> Connection:
         connection: Connection = _bounded_connection().connect(**wanted)
         configure(connection, limits)
     except psycopg.Error as error:
-        told = reason(error)
-        remedy = _CERTIFICATES if "certificate" in told and "FATAL" not in told else ""
-        raise DatabaseUnreachable(f"{shown(url)} cannot be used: {told}.{remedy}") from error
+        raise DatabaseUnreachable(f"{shown(url)} cannot be used: {_remedied(reason(error))}") from error
     return connection
+
+
+def _remedied(told: str) -> str:
+    """A reason as a sentence, with what helps."""
+    if "too many" in told or "connection slots" in told:
+        return f"{told}.{_CONNECTIONS}"
+    return f"{told}.{_CERTIFICATES}" if "certificate" in told and "FATAL" not in told else f"{told}."
 
 
 class Pool:
@@ -130,7 +141,10 @@ class Pool:
         try:
             made: Connection = _bounded_connection().connect(*arguments, **named)
         except Exception as error:
-            self.problem = reason(error)
+            told = _remedied(reason(error))
+            if told.endswith(_CONNECTIONS) and told != self.problem:
+                log.warning("no further connection: %s", told)
+            self.problem = told
             raise
         self.problem = ""
         return made

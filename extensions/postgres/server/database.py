@@ -310,7 +310,7 @@ class Database:
                 why = self._pool.problem if self._pool is not None and isinstance(error, PoolTimeout) else ""
                 raise DatabaseUnreachable(
                     f"{self.place} could not be reached for {self._limits.retry_seconds:.0f} seconds: "
-                    f"{why or reason(error)}. What was to be written may be tried again."
+                    f"{why or reason(error) + '.'} What was to be written may be tried again."
                 ) from error
         elif is_patient and is_refused_for_now(error):
             log.warning("%s refused, and is asked again: %s", self.place, reason(error))
@@ -426,11 +426,14 @@ def _was_committed(connection: Connection, transaction: _Transaction) -> bool:
 
 
 _BEAT = """
-WITH gone AS (DELETE FROM processes WHERE alive_until < clock_timestamp() - interval '1 hour')
+WITH gone AS (DELETE FROM processes WHERE alive_until < clock_timestamp() - interval '1 hour'),
+set_back AS (UPDATE processes SET alive_until = clock_timestamp() + make_interval(secs => %(seconds)s)
+    WHERE number <> %(number)s AND alive_until > clock_timestamp() + interval '1 minute')
 INSERT INTO processes (number, places, alive_until)
 VALUES (%(number)s, %(places)s, clock_timestamp() + make_interval(secs => %(seconds)s))
 ON CONFLICT (number) DO UPDATE SET places = EXCLUDED.places, alive_until = EXCLUDED.alive_until
 """
+"""When the server's clock was set back, whoever would be alive for long is so only until its next beat."""
 _LEAVE = "UPDATE processes SET alive_until = '-infinity' WHERE number = %(number)s"
 
 

@@ -38,8 +38,8 @@ in a row that was inserted."""
 CLAIM: LiteralString = """
 WITH free AS MATERIALIZED (
     SELECT agent, id FROM turns AS turn
-    WHERE (state = 'waiting' AND due_at <= clock_timestamp() OR state = 'running' AND (
-            due_at <= clock_timestamp()
+    WHERE (state = 'waiting' AND due_at NOT BETWEEN clock_timestamp() AND clock_timestamp() + '1 minute'
+        OR state = 'running' AND (due_at <= clock_timestamp()
             OR process = %(process)s AND agent || ' ' || id <> ALL(%(mine)s::text[])
             OR %(is_steady)s AND NOT EXISTS (
                 SELECT FROM processes WHERE number = turn.process AND alive_until > clock_timestamp())))

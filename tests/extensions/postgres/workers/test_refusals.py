@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ REFUSALS = {
     "password": ("ALTER ROLE app PASSWORD 'other'", "ALTER ROLE app PASSWORD 'right'", "password"),
     "connections": (
         *("ALTER ROLE app CONNECTION LIMIT 0", "ALTER ROLE app CONNECTION LIMIT -1"),
-        "too many connections",
+        "too many connections.*a worker opens at most 4.*`ALTER ROLE",
     ),
     "read-only": (
         "ALTER ROLE app SET default_transaction_read_only = on",
@@ -107,6 +108,23 @@ async def test_a_refusal_is_told_and_survived(
                 await database.close()
     assert sum(crowd.said.values()) == 2 * CHATS
     assert crowd.problems() == []
+
+
+async def test_a_program_with_few_connections_goes_on_and_says_so(
+    postgres_server: PostgresServer, app_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What runs at once shares the connection that is there, and the log says at once which limits help."""
+    database = Database(app_url)
+    await database.read(lambda connection: connection.execute("SELECT"))
+    await asyncio.to_thread(postgres_server.run, "ALTER ROLE app CONNECTION LIMIT 1")
+    work = [database.read(lambda connection: connection.execute("SELECT pg_sleep(0.1)")) for _ in range(4)]
+    began = time.monotonic()
+    await asyncio.gather(*work)
+    assert time.monotonic() - began < ConnectionLimits().retry_seconds
+    await database.close()
+    [told] = [each.getMessage() for each in caplog.records if "too many connections" in each.getMessage()]
+    assert "`ALTER ROLE … CONNECTION LIMIT`" in told
+    assert "right" not in told
 
 
 @pytest.mark.slow

@@ -117,6 +117,29 @@ async def test_what_an_earlier_worker_says_is_refused(database_url: str) -> None
         assert await rows.finish(now, "again") is None
 
 
+async def test_a_clock_that_was_set_back_keeps_no_turn(database_url: str) -> None:
+    """A killed process holds its turns for its silence, and not until the server's old time has come again; a
+    turn that was given back with a pause begins."""
+    async with (
+        opened(database_url, silent_seconds=1) as killed,
+        opened(database_url, silent_seconds=1) as rows,
+    ):
+        for number in range(2):
+            await rows.ask("main", f"{KEY}{number}", _said(number))
+        running, given_back = await killed.claim(8, 60)
+        await killed.give_back(given_back, is_counted=False, pause_seconds=1)
+        await rows._run("UPDATE processes SET alive_until = alive_until + interval '1 day'")
+        await rows._run("UPDATE turns SET due_at = due_at + interval '1 day'")
+        assert (await claimed(rows)).id == given_back.id
+        process = rows._database.process
+        found: list[TakenTurn] = []
+        while not found:
+            await process.beat()
+            process._steady_since = -1e9
+            found = await rows.claim(8, 60, mine=[given_back.key])
+        assert [turn.id for turn in found] == [running.id]
+
+
 async def _when_silent(rows: TurnRows) -> TakenTurn:
     while not (found := await rows.claim(8, 60)):  # noqa: ASYNC110 - the database says when
         await asyncio.sleep(0)
