@@ -328,12 +328,12 @@ async def _work(invocation: Invocation, asked: asyncio.Event, at_once: int | Non
             raise ended[0]
 
 
-def _exit_when_stuck(worker: Worker, asked: asyncio.Event) -> None:
+def _exit_when_stuck(worker: Worker, asked: asyncio.Event, most_seconds: float = STUCK_SECONDS) -> None:
     asked_seconds = stuck_seconds = 0  # of a program that runs: one that was paused is not stuck
     while True:
         time.sleep(1)
         asked_seconds += asked.is_set()
         stuck_seconds = stuck_seconds + 1 if time.monotonic() - worker.looked_at > 2 * POLL_SECONDS else 0
-        if stuck_seconds > STUCK_SECONDS or asked_seconds > TURN_SECONDS + STUCK_SECONDS:
+        if stuck_seconds > most_seconds or asked_seconds > TURN_SECONDS + most_seconds:
             log.critical("the worker is stuck and exits; other workers continue its turns")
             os._exit(1)

@@ -20,9 +20,9 @@ import pytest
 
 from tests.bridges.line_channel import LineServer
 from tests.extensions.postgres.workers.crowd import Crowd
-from tests.extensions.postgres.workers.served import settings
+from tests.extensions.postgres.workers.served import gateway, settings
 from tests.extensions.postgres.workers.test_outages import run_sql
-from tests.extensions.postgres.workers.worker_process import PACE, gateway_started, started
+from tests.extensions.postgres.workers.worker_process import PACE, gateway_started, started, stuck_started
 from tests.runtime.agents import write_settings
 from tests.servers import provider_wire as wire
 from tests.servers.postgres_server import PostgresServer
@@ -54,6 +54,24 @@ def answer(request: Mapping[str, Any]) -> wire.Step:
     threading.Event().wait(MODEL_SECONDS)
     said = re.findall(r"chat-\d+ says \d+", json.dumps(request["messages"]))
     return wire.reply(f"re: {said[-1]}")
+
+
+async def test_a_stuck_worker_exits_and_another_one_continues(tmp_path: Path, database_url: str) -> None:
+    """Its event loop stands still in the middle of a turn: a thread ends the program, with a sentence."""
+    with LineServer() as server, ProviderServer(responder=answer) as provider:
+        write_settings(tmp_path, settings(provider, 1))
+        stuck = stuck_started(tmp_path, database_url)
+        async with gateway(tmp_path, database_url, server.port):
+            server.say("chat-0 says 1", chat="0", sender="0")
+            await asyncio.to_thread(stuck.join, SETTLE_SECONDS)
+            assert stuck.exitcode == 1
+            assert "the worker is stuck and exits" in (tmp_path / "workers.log").read_text(encoding="utf-8")
+            worker = started(tmp_path, database_url)
+            try:
+                await server.until(lambda server: server.shown("0") == ["re: chat-0 says 1"])
+            finally:
+                worker.kill()
+                worker.join()
 
 
 class Troubles:

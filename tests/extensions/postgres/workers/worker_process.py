@@ -6,6 +6,7 @@ import asyncio
 import logging
 import multiprocessing
 import signal
+import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
@@ -15,7 +16,7 @@ from typing import Any, TypeAlias
 
 from nacre.extensions.postgres.server.connections import ConnectionLimits
 from nacre.extensions.postgres.server.database import Pace, shared_database
-from nacre.extensions.postgres.workers.worker import opened_worker
+from nacre.extensions.postgres.workers.worker import _exit_when_stuck, opened_worker
 from nacre.runtime.settings.config import load_config
 from tests.extensions.postgres.workers.served import gateway
 
@@ -30,6 +31,11 @@ def started(
 ) -> BaseProcess:
     """A worker that runs; SIGTERM stops it."""
     return _started(partial(_work, pace, limits), state_dir, database_url)
+
+
+def stuck_started(state_dir: Path, database_url: str) -> BaseProcess:
+    """A worker whose event loop stands still from its first turn on, and that may be stuck for a second."""
+    return _started(_be_stuck, state_dir, database_url)
 
 
 def gateway_started(state_dir: Path, database_url: str, port: int, *, runs_here: bool = False) -> BaseProcess:
@@ -59,6 +65,19 @@ async def _serve(port: int, runs_here: bool, state_dir: Path, database_url: str)
     async with gateway(state_dir, database_url, port, shares=shares, runs_here=runs_here):
         await asyncio.Event().wait()
     await database.close()
+
+
+async def _be_stuck(state_dir: Path, database_url: str) -> None:
+    environment = {"HOME": str(state_dir), "NACRE_DATABASE_URL": database_url}
+    config = load_config(environment, state_dir=state_dir)
+    async with opened_worker(config, environment, most_at_once=AT_ONCE, pace=PACE) as worker:
+        watching = threading.Thread(target=_exit_when_stuck, args=(worker, asyncio.Event(), 1.0), daemon=True)
+        watching.start()
+        working = asyncio.create_task(worker.run(last_seconds=5))
+        while not worker._running:  # noqa: ASYNC110 - its turn begins on this event loop
+            await asyncio.sleep(0)
+        threading.Event().wait()
+        await working
 
 
 async def _work(pace: Pace, limits: ConnectionLimits | None, state_dir: Path, database_url: str) -> None:
