@@ -141,10 +141,9 @@ class Pool:
         try:
             made: Connection = _bounded_connection().connect(*arguments, **named)
         except Exception as error:
-            told = _remedied(reason(error))
-            if told.endswith(_CONNECTIONS) and told != self.problem:
-                log.warning("no further connection: %s", told)
-            self.problem = told
+            before, self.problem = self.problem, _remedied(reason(error))
+            if self.problem.endswith(_CONNECTIONS) and self.problem != before:
+                log.warning("no further connection: %s", self.problem)
             raise
         self.problem = ""
         return made
