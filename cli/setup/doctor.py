@@ -8,6 +8,7 @@ import platform
 import shutil
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -86,16 +87,14 @@ _MOST_OF_WINDOW = 0.25
 
 
 async def disk_findings(invocation: Invocation, now: Clock) -> list[Finding]:
-    """Check the state folder, the workspace and the history of the notes."""
-    return [
-        _space(invocation),
-        await _permissions(invocation),
-        _locks(invocation),
-        await _left(invocation, now),
-        _workspace(invocation),
-        await _history(invocation),
-        *await _usage(invocation, now),
-    ]
+    """Check the state folder and the workspace."""
+    found = [_space(invocation), _locks(invocation), _workspace(invocation)]
+    return [*found, await _permissions(invocation), await _left(invocation, now)]
+
+
+async def history_findings(invocation: Invocation, now: Clock) -> list[Finding]:
+    """Check the history of the notes, and what was spent."""
+    return [await _history(invocation), *await _usage(invocation, now)]
 
 
 def shown_paths(invocation: Invocation, paths: Sequence[Path]) -> str:
@@ -393,16 +392,12 @@ async def session_findings(invocation: Invocation, now: Clock) -> list[Finding]:
 
 
 async def _files(invocation: Invocation) -> list[Finding]:
-    from nacre.sessions.contracts.errors import SessionError
     from nacre.sessions.upkeep.maintenance import orphaned_results, running_turns, transcript_problems
 
     config = invocation.config
     folder = config.folders.sessions_file.parent
-    try:
-        broken = await asyncio.to_thread(lambda: list(transcript_problems(folder)))
-        orphans = await asyncio.to_thread(orphaned_results, folder)
-    except SessionError as error:
-        return [Finding.problem("sessions", str(error), "Nothing was changed.")]
+    broken = await asyncio.to_thread(lambda: list(transcript_problems(folder)))
+    orphans = await asyncio.to_thread(orphaned_results, folder)
     found = []
     for each in broken:
         lines = ", ".join(map(str, each.unreadable_lines[:_SHOWN_LINES]))
@@ -453,12 +448,9 @@ def command(context: click.Context, fix: bool, online: bool, as_json: bool) -> i
         return 1 if problems else 0
     for each in found:
         invocation.say(*each.lines())
-    if problems:
-        safe = sum(each.repair is not None for each in problems)
-        can = f" `nacre doctor --fix` mends {safe} of them." if safe and not fix else ""
-        invocation.say("", f"{len(problems)} {'problem' if len(problems) == 1 else 'problems'}.{can}")
-    else:
-        invocation.say("", "All is well.")
+    safe = 0 if fix else sum(each.repair is not None for each in problems)
+    can = f" `nacre doctor --fix` mends {safe} of them." if safe else ""
+    invocation.say("", f"{counted(len(problems), 'problem')}.{can}" if problems else "All is well.")
     return 1 if problems else 0
 
 
@@ -471,16 +463,13 @@ async def _found(invocation: Invocation, now: Clock, *, online: bool, fix: bool)
     found = [*program_findings(invocation.config, now)]
     try:
         storage_of(invocation.config)
-        found += await model_findings(invocation.config, now, online=online)
-        found += await disk_findings(invocation, now)
-        found += await session_findings(invocation, now)
-        found += await index_findings(invocation, now)
-        found += await serving_findings(invocation, now)
-        found += await tool_findings(invocation.config)
+        found += await _examined(lambda: model_findings(invocation.config, now, online=online))
+        on_disk = (disk_findings, history_findings, session_findings, index_findings, serving_findings)
+        for check in on_disk:
+            found += await _examined(partial(check, invocation, now))
+        found += await _examined(lambda: tool_findings(invocation.config))
     except ConfigError as error:
         found.append(Finding.problem("storage", str(error), "What it keeps was not looked at."))
-    except OSError as error:  # such as a folder that `sudo nacre` made
-        found.append(Finding.problem("access", f"{error}", "Make it yours; the rest was not looked at."))
     if fix:
         found = [await _mended(each) for each in found]
     file = invocation.config.state_dir / SETTINGS_FILE
@@ -489,6 +478,15 @@ async def _found(invocation: Invocation, now: Clock, *, online: bool, fix: bool)
         return values_unseen(text, file, invocation.environment)
 
     return [replace(each, text=unseen(each.text), advice=unseen(each.advice)) for each in found]
+
+
+async def _examined(check: Callable[[], Awaitable[list[Finding]]]) -> list[Finding]:
+    from nacre.sessions.contracts.errors import SessionError
+
+    try:
+        return await check()
+    except (OSError, SessionError) as error:  # such as a folder that `sudo nacre` made
+        return [Finding.problem("access", f"{error}", "Make it yours; what is behind it was not looked at.")]
 
 
 async def _mended(finding: Finding) -> Finding:
