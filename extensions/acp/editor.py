@@ -8,15 +8,17 @@ and run is for the owner's settings to say.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from base64 import b64decode
 from collections.abc import Iterable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlparse
 
 from acp import PROTOCOL_VERSION, run_agent
+from acp.core import DEFAULT_STDIO_BUFFER_LIMIT_BYTES
 from acp.exceptions import RequestError
 from acp.helpers import (
     ContentBlock,
@@ -52,6 +54,7 @@ from acp.schema import (
     ToolCallUpdate,
     UnstructuredCommandInput,
 )
+from acp.stdio import stdio_streams
 
 from nacre import __version__
 from nacre.runtime.agent.agent import Agent
@@ -79,6 +82,9 @@ CHANNEL = "editor"
 SHOWN_CHARS = 8_000
 """How much of a tool's result an editor is sent."""
 INTERNAL_ERROR = -32603
+_INVALID_REQUEST = (
+    b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"A line must hold one JSON object."}}\n'
+)
 _SESSION = re.compile(r"editor-[A-Za-z0-9-]{1,64}")
 _KINDS = {"read": "read", "memory_get": "read", "memory_search": "search", "write": "edit", "edit": "edit"}
 _OPTIONS = (
@@ -89,8 +95,29 @@ _OPTIONS = (
 
 async def serve_editor(agent: Agent) -> None:
     """Speaks with the editor over standard input and output until it hangs up."""
+    written, output = await stdio_streams(limit=DEFAULT_STDIO_BUFFER_LIMIT_BYTES)
+    requests = asyncio.StreamReader(limit=DEFAULT_STDIO_BUFFER_LIMIT_BYTES)
+    reading = asyncio.create_task(_pass_objects(written, requests, output))
     # Methods of the protocol that are not here are answered with "method not found".
-    await run_agent(cast("acp.Agent", EditorAgent(agent)))
+    await run_agent(cast("acp.Agent", EditorAgent(agent)), output, requests)
+    await reading
+
+
+async def _pass_objects(
+    written: asyncio.StreamReader, requests: asyncio.StreamReader, output: asyncio.StreamWriter
+) -> None:
+    """Passes lines on and answers those that hold no JSON object, which would end the library."""
+    try:
+        while line := await written.readline():
+            message = None
+            with suppress(ValueError, RecursionError):
+                message = json.loads(line)
+            if isinstance(message, dict):
+                requests.feed_data(line)
+            elif line.strip():
+                output.write(_INVALID_REQUEST)
+    finally:
+        requests.feed_eof()
 
 
 class EditorAgent:

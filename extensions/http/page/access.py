@@ -128,12 +128,6 @@ def check_form(login: Login, form_key: object) -> None:
 def with_cookie(response: Response, cookie: str, *, is_https: bool) -> Response:
     """Sets the login cookie, which scripts and other sites cannot use."""
     response.set_cookie(
-        COOKIE,
-        cookie,
-        max_age=LOGIN_SECONDS,
-        path="/",
-        secure=is_https,
-        httponly=True,
-        samesite="strict",
+        COOKIE, cookie, max_age=LOGIN_SECONDS, path="/", secure=is_https, httponly=True, samesite="strict"
     )
     return response

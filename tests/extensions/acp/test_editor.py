@@ -172,6 +172,24 @@ def prompt(words: str, **more: Any) -> dict[str, Any]:
     return {"prompt": [{"type": "text", "text": words}], **more}
 
 
+def test_a_line_that_is_no_object_is_answered_and_ends_nothing(tmp_path: Path) -> None:
+    """An array, a number and half a line are invalid requests; the next request is answered."""
+    start = {"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": {"protocolVersion": 1}}
+    run = subprocess.run(
+        [sys.executable, "-m", "nacre", "acp"],
+        env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]},
+        input="\n".join(("[1]", "5", '{"half', "", json.dumps(start), "")),
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    answers = [json.loads(line) for line in run.stdout.splitlines()]
+    assert [each["error"]["code"] for each in answers if each["id"] is None] == [-32600] * 3
+    assert [each["id"] for each in answers if "result" in each] == [7]
+
+
 @pytest.mark.skipif(not (SDK.exists() and which("node")), reason="`make protocols` installs the npm package")
 def test_a_client_of_the_npm_registry_talks_to_it(tmp_path: Path) -> None:
     """Streaming, a tool call, a permission, a cancellation, an error; another process loads the session."""
