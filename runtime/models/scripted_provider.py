@@ -454,7 +454,7 @@ class ProviderServer:
             return False
         try:
             for chunk in chunks(step, request, number):
-                await _write_event(writer, json.dumps(chunk, ensure_ascii=False))
+                await _write_event(writer, json.dumps(chunk))
             if step.ending == "stall":
                 await reader.read()  # returns when the client hangs up
         except ConnectionError:  # who hangs up on words not yet read, or not yet written, resets the line

@@ -267,14 +267,19 @@ class Pages:
         )
 
     def text(self, template: str, **values: Any) -> str:
-        return str(self._templates.get_template(template).render(values))
+        return _encodable(self._templates.get_template(template).render(values))
 
     def macro(self, name: str, *values: Any) -> str:
         """Renders the macro `name` of `parts.html`."""
-        return str(getattr(self._templates.get_template("parts.html").module, name)(*values))
+        return _encodable(getattr(self._templates.get_template("parts.html").module, name)(*values))
 
     def response(self, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
         return HTMLResponse(self.text(template, **values), status_code=status, headers=HEADERS)
+
+
+def _encodable(html: object) -> str:
+    """Half a character, as some models write it, becomes `?`: no browser can be sent it."""
+    return str(html).encode("utf-8", "replace").decode()
 
 
 def day_name(at: date, today: date | None = None) -> str:
@@ -290,13 +295,9 @@ def dollars(amount: float | None) -> str:
     """An amount of money; small amounts keep two digits that count."""
     if amount is None:
         return "no price known"
-    return (
-        f"${amount:,.2f}"
-        if amount >= 0.1 or not amount
-        else f"${amount:.2g}"
-        if amount >= 0.001
-        else "<$0.001"
-    )
+    if 0 < amount < 0.1:
+        return f"${amount:.2g}" if amount >= 0.001 else "<$0.001"
+    return f"${amount:,.2f}"
 
 
 def short(tokens: int) -> str:

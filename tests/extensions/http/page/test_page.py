@@ -133,6 +133,13 @@ async def test_an_answer_streams_and_stands_in_every_view(page: Served, owner: B
     assert "AGENTS.md" in context
 
 
+async def test_half_a_character_keeps_no_conversation_from_being_shown(page: Served, owner: Browser) -> None:
+    """A lone surrogate, as a model may write it, is shown as a question mark."""
+    await owner.say("What is it?", reply="Half a sign: \ud83d")
+
+    assert "Half a sign: ?" in await owner.get("/chat")
+
+
 async def test_a_search_of_earlier_is_told_by_what_was_searched(page: Served, owner: Browser) -> None:
     """Its result is JSON, which is for models and stands below."""
     page.provider.tool_calls(("memory_search", {"query": "sugar in the tea"}))
