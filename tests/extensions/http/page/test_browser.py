@@ -217,6 +217,7 @@ async def test_right_to_left_words_a_new_title_and_the_end_on_a_phone(page: Serv
         assert await tab.evaluate(edge) < 2
         await field.fill("More")
         await field.press("Enter")
+        await expect(tab.locator("#log")).to_contain_text("Long.")
         await expect(tab.locator(".running")).to_have_count(0)
         await tab.reload()
         await expect(tab.locator("time").last).to_be_in_viewport()
