@@ -138,11 +138,11 @@ async def _body(request: Request, **kinds: type) -> dict[str, Any]:
     """The JSON object of a request. Raises `HTTPException` for other keys and types than `kinds`."""
     try:
         found = await request.json()
-    except (ValueError, RecursionError) as error:
-        raise HTTPException(400, f"The body is not JSON: {error}.") from error
-    if isinstance(found, dict):
-        whole = [name for name in found if kinds.get(name) is float and type(found[name]) is int]
-        found |= {name: float(found[name]) for name in whole}
+        if isinstance(found, dict):
+            whole = [name for name in found if kinds.get(name) is float and type(found[name]) is int]
+            found |= {name: float(found[name]) for name in whole}
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise HTTPException(400, f"The body is not JSON that can be read: {error}.") from error
     if not isinstance(found, dict) or any(type(found[name]) is not kinds.get(name) for name in found):
         told = ", ".join(f"{name} ({kind.__name__})" for name, kind in kinds.items())
         raise HTTPException(400, f"The body must be a JSON object with nothing but {told}.")

@@ -128,10 +128,10 @@ class PostgresRows:
 
 
 def _kept(value: object) -> object:
-    """A value without NUL characters, which PostgreSQL refuses."""
-    if isinstance(value, list):
-        return [_kept(each) for each in value]
-    return value.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(value, str) else value
+    """A value without NUL characters and lone surrogates, which PostgreSQL refuses."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return [_kept(each) for each in value] if isinstance(value, list) else value
 
 
 def holder_name() -> str:

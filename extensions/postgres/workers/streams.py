@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from itertools import groupby
 from typing import get_args
 
-from nacre.extensions.postgres.server.connections import DatabaseError
 from nacre.extensions.postgres.workers.turn_rows import TakenTurn, TurnKey, TurnRows
 from nacre.runtime.contracts.events import (
     AnswerDiscarded,
@@ -39,8 +37,6 @@ CONTINUED = "Another worker continues the answer."
 _KINDS = {kind.__name__: kind for kind in get_args(Event)}
 _IN_ROWS = ApprovalAsked | MessageJoined | ReplyReady | Silence | TurnFailed
 """The events that must arrive."""
-
-log = logging.getLogger(__name__)
 
 
 class SentStream:
@@ -109,10 +105,7 @@ class Sender:
             if not payloads:
                 continue
             async with self._sending:
-                try:
-                    await self._rows.notify(payloads)
-                except DatabaseError as error:
-                    log.info("the events of running turns are not shown: %s", error)
+                await self._rows.notify(payloads)
 
 
 class HeardStream:

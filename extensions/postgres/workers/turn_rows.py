@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple, TypeAlias
 
+from nacre.extensions.postgres.server.connections import DatabaseError
 from nacre.extensions.postgres.server.database import CHANNEL, Database, TakenLane
 from nacre.extensions.postgres.workers.stored_events import asked_by, question_of, unreadable
 from nacre.record import Record
@@ -261,7 +262,7 @@ class Outcome(NamedTuple):
 
 
 class TurnRows:
-    """The turns of a database. All methods raise `DatabaseError`."""
+    """The turns of a database. All methods but `notify` raise `DatabaseError`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -353,9 +354,12 @@ class TurnRows:
         await self._run(PROGRESS, **turn.place, seconds=progress_seconds)
 
     async def notify(self, payloads: Sequence[tuple[str, str]]) -> None:
-        """Sends payloads, each on its channel."""
+        """Sends payloads, each on its channel. If it cannot, listeners find what they tell of later."""
         channels, texts = map(list, zip(*payloads, strict=True))
-        await self._run(NOTIFY, channels=channels, payloads=texts)
+        try:
+            await self._run(NOTIFY, channels=channels, payloads=texts)
+        except DatabaseError as error:
+            log.warning("programs are not notified of turns: %s", error)
 
     async def finish(
         self,

@@ -110,6 +110,28 @@ async def test_a_refusal_is_told_and_survived(
     assert crowd.problems() == []
 
 
+async def test_everybody_is_answered_where_nothing_can_notify(
+    tmp_path: Path, postgres_server: PostgresServer, app_url: str
+) -> None:
+    """As with a queue of notifications that is full: messages and outcomes are stored, and looked for."""
+    run_on(postgres_server.url(app_url.split("@/")[1].split("?")[0]), NO_NOTIFY)
+    with LineServer() as server, ProviderServer(responder=answer) as provider:
+        write_settings(tmp_path, settings(provider, CHATS))
+        worker, crowd = started(tmp_path, app_url), Crowd(server, CHATS)
+        try:
+            async with gateway(tmp_path, app_url, server.port):
+                crowd.speak()
+                await crowd.answered(RECOVERY_SECONDS)
+        finally:
+            worker.kill()
+            worker.join()
+    assert crowd.problems() == []
+    assert len(provider.requests) == CHATS
+
+
+NO_NOTIFY = "REVOKE EXECUTE ON FUNCTION pg_notify(text, text) FROM PUBLIC"
+
+
 async def test_a_program_with_few_connections_goes_on_and_says_so(
     postgres_server: PostgresServer, app_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
