@@ -51,4 +51,4 @@ def test_a_kill_at_any_step_says_nothing_twice_and_forgets_nothing(tmp_path: Pat
                     problems.append((kill_at, server.shown("n")))
 
     assert problems == []
-    assert kills > 10
+    assert kills > 5  # writes of the same moment are one step
