@@ -119,11 +119,11 @@ def _kind(source: Path) -> str:
 def _copy_database(source: Path, target: Path) -> None:
     import apsw
 
+    from nacre.memory.stores.sqlite.connection import connection_to_read
+
     target.unlink(missing_ok=True)
     try:
-        is_still = not (os.access(source.parent, os.W_OK) or Path(f"{source}-wal").exists())
-        uri = f"{source.absolute().as_uri()}?immutable={int(is_still)}"
-        original = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        original = connection_to_read(source)
         copy = apsw.Connection(str(target))
         try:
             original.set_busy_timeout(10_000)

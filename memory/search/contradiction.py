@@ -364,7 +364,7 @@ def _told_later(
 
 
 def _tells_of(newer: _Line, named: frozenset[int], intent: Intent, older: _Line) -> bool:
-    """Whether a line says something else about the person or thing that the terms `named` name."""
+    """Whether a line makes another statement about the person or thing that `named` refers to."""
     if not named & newer.terms or not (named <= newer.terms or named & _subject(newer, intent)):
         return False
     is_named = bool(intent.names or older.terms - older.own) or begin_alike(newer.claim, older.claim)

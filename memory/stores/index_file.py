@@ -57,10 +57,8 @@ def examined_index(index_path: Path) -> IndexFacts | None:
             version = version_of(connection)
             if problem := quick_check(connection):
                 return facts(version=version, damage=problem)
-            rows = connection.execute(
-                "SELECT path FROM files WHERE source = 'memory' ORDER BY path"
-            ).fetchall()
-            return facts(version=version, paths=tuple(str(row[0]) for row in rows))
+            rows = connection.execute("SELECT path FROM files WHERE source = 'memory' ORDER BY path")
+            return facts(version=version, paths=tuple(str(path) for (path,) in rows))
     except (SqliteError, IndexDamaged) as error:
         return facts(damage=str(error))
     except MemoryIndexError as error:

@@ -216,7 +216,7 @@ def _without(text: str, lines: Collection[str]) -> str:
 
 
 def _is_reviewed(source: Source) -> bool:
-    """Whether text of this source, from a flush, a hook or a group, waits under `memory.writes: "review"`."""
+    """Whether text from a flush, a hook or a group waits for review under `memory.writes: "review"`."""
     return source.written_by in _REVIEWED or source.audience != PRIVATE
 
 

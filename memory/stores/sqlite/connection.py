@@ -35,6 +35,13 @@ SqliteError = apsw.Error
 T = TypeVar("T")
 
 
+def connection_to_read(path: Path) -> Connection:
+    """Opens a database that is only read; where nothing can be written, it has no log to share."""
+    is_still = not (os.access(path.parent, os.W_OK) or Path(f"{path}-wal").exists())
+    uri = f"{path.absolute().as_uri()}?immutable={int(is_still)}"
+    return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+
+
 def open_connection(
     path: Path, *, read_only: bool = False, inspect: Callable[[Connection], object] | None = None
 ) -> Connection:
@@ -45,17 +52,13 @@ def open_connection(
     Raises:
         IndexUnusable: the file is not a database, has a damaged header, or cannot be opened.
     """
-    flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     connection = None
     if not read_only:
         # Side files get the mode of the index, so it must be right from the start.
         with suppress(OSError):
             path.touch(mode=PRIVATE_FILE, exist_ok=False)
     try:
-        # Without the right to write, SQLite cannot share a log with other programs, and there is none.
-        is_still = read_only and not (os.access(path.parent, os.W_OK) or Path(f"{path}-wal").exists())
-        uri = f"{path.absolute().as_uri()}?immutable={int(is_still)}"
-        connection = apsw.Connection(uri, flags=flags | apsw.SQLITE_OPEN_URI)
+        connection = connection_to_read(path) if read_only else apsw.Connection(str(path))
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
         if not read_only:
             if inspect is not None:

@@ -135,7 +135,7 @@ NO_NOTIFY = "REVOKE EXECUTE ON FUNCTION pg_notify(text, text) FROM PUBLIC"
 async def test_a_program_with_few_connections_goes_on_and_says_so(
     postgres_server: PostgresServer, app_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What runs at once shares the connection that is there, and the log says at once which limits help."""
+    """Concurrent statements share the only connection, and the log names the limits that help."""
     database = Database(app_url)
     await database.read(lambda connection: connection.execute("SELECT"))
     await asyncio.to_thread(postgres_server.run, "ALTER ROLE app CONNECTION LIMIT 1")
