@@ -188,7 +188,8 @@ def corrected_order(
     `intents` has the intent of the wording that found each chunk. If a question names days, what was so at
     their end comes first. What is behind the first `count` only moves if it corrects one of them.
     """
-    hits, others = list(groups[:count]), groups[count:]
+    groups = _notes_first(list(groups), chunks, intents)
+    hits, others = groups[:count], groups[count:]
     lines = list(_lines(hits, chunks, intents))
     for right, wrong in _right_senses(lines, intents):
         hits = _put_before(hits, right, wrong)
@@ -197,7 +198,7 @@ def corrected_order(
     for newer, older in _told_later(hits, chunks, intents, first):
         hits = _in_time(hits, newer, older, intents)
     supersessions: list[Supersession] = []
-    for newer, older in _later_claims(lines):
+    for newer, older in _later_claims(lines, intents):
         hits = _in_time(hits, newer, older, intents)
         # A mark needs a day, and more of the question than a place: half of all terms, those of days too.
         intent = intents[older.chunk_id]
@@ -206,7 +207,7 @@ def corrected_order(
         by = citation(newer.chunk.path, newer.number, newer.number)
         mark = Superseded(line=older.number, by=by)
         supersessions.append(Supersession(newer=newer.chunk_id, older=older.chunk_id, mark=mark))
-    return _notes_first(hits, chunks, intents), supersessions
+    return hits, supersessions
 
 
 def superseded_lines(
@@ -300,7 +301,7 @@ def _right_senses(lines: Sequence[_Line], intents: Mapping[int, Intent | None]) 
             yield right_id, wrong_id
 
 
-def _later_claims(lines: Sequence[_Line]) -> Iterator[_Pair]:
+def _later_claims(lines: Sequence[_Line], intents: Mapping[int, Intent | None]) -> Iterator[_Pair]:
     # What a log says was said on its day; when a page without days was written, nobody knows.
     rows = sorted(lines, key=lambda line: (line.day_or_first(), line.chunk.path, line.number))
     for at, newer in enumerate(rows):
@@ -310,9 +311,12 @@ def _later_claims(lines: Sequence[_Line]) -> Iterator[_Pair]:
             below = older.chunk.path == newer.chunk.path and older.number < newer.number
             if not (below or older.day_or_first() < newer.day_or_first()):
                 continue
-            # One common word of the question, such as "locker", may be two people's.
+            # One common word of the question, such as "locker", may be two people's, and so may be all that
+            # both have if it is no name that the question asks for.
+            names = intent.names if (intent := intents[older.chunk_id]) is not None else ()
+            has_name = not names or not older.terms.isdisjoint(names)
             is_one_subject = (
-                (older.terms == newer.terms and len(older.terms) > 1)
+                (older.terms == newer.terms and len(older.terms) > 1 and has_name)
                 or begin_alike(newer.claim, older.claim)
                 or older.claim.stems.keys() <= newer.claim.stems.keys()
             )
@@ -380,7 +384,7 @@ def _answers_as_well(
     now, before = related[newer.chunk_id], related[older.chunk_id]
     if now is None or before is None:
         return words > 0 and _are_about_one_matter(newer, older)
-    return words + tells > 0 and before - now < _LAG * (words + 2 * tells) ** 2
+    return words + tells > 0 and before - now < _LAG * (words + tells) ** 2
 
 
 def _is_one_word(one: str, other: str) -> bool:
@@ -409,15 +413,19 @@ def _notes_first(
     hits: list[HitGroup], chunks: Mapping[int, Chunk], intents: Mapping[int, Intent | None]
 ) -> list[HitGroup]:
     # The last messages of an ended session repeat the question, so they have more of its words than the note
-    # in which the answer was kept. A note with about as much as the answer has stands before them.
+    # in which the answer was kept. A note with about as much as the answer has, and the same names, stands
+    # before them.
     if not any(_is_session(chunks[item.chunk_id]) for item, _ in hits):
         return hits
     said = [_most_said(chunks[item.chunk_id], intents[item.chunk_id]) for item, _ in hits]
     for at in range(len(hits)):
         is_talk, terms = said[at]
+        intent = intents[hits[at][0].chunk_id]
+        names = intent.names if intent is not None else frozenset()
         for behind in range(at + 1, len(hits) if is_talk else 0):
             _, others = said[behind]
-            if not said[behind][0] and len(others) > 1 and len(terms - others) <= 1:
+            lacks = terms - others
+            if not said[behind][0] and len(others) > 1 and len(lacks) <= 1 and not lacks & names:
                 hits = _put_before(hits, hits[behind][0].chunk_id, hits[at][0].chunk_id)
                 said.insert(at, said.pop(behind))
                 break
