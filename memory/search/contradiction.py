@@ -24,6 +24,7 @@ from nacre.memory.text.claims import (
     has_other_value,
     is_own_heading,
     says_otherwise,
+    tell_of_others,
 )
 from nacre.memory.text.days.query_dates import DayRange
 from nacre.memory.text.evidence import Finder
@@ -355,15 +356,18 @@ def _told_later(
         most[line.chunk_id] = max(most[line.chunk_id], len(line.terms))
     for older, day in zip(said, days, strict=True):
         intent, terms = intents[older.chunk_id], len(older.terms)
-        if intent is None or older.chunk_id not in first or 2 * terms < len(intent.about):
-            continue
-        if terms < most[older.chunk_id]:
+        if intent is None or older.chunk_id not in first or terms < most[older.chunk_id]:
             continue
         named = older.terms & intent.names if intent.names else older.terms - older.own or older.terms
         for newer, newer_day in zip(said, days, strict=True):
             if newer_day <= day:
                 break
-            if _tells_of(newer, named, intent, older) and _answers_as_well(newer, older, named, related):
+            may_answer = 2 * terms >= len(intent.about) and not tell_of_others(newer.claim, older.claim)
+            if (newer.claim.by_verbs and has_other_value(newer.claim, older.claim)) or (
+                may_answer
+                and _tells_of(newer, named, intent, older)
+                and _answers_as_well(newer, older, named, related)
+            ):
                 yield newer, older
 
 
@@ -384,7 +388,7 @@ def _answers_as_well(
     now, before = related[newer.chunk_id], related[older.chunk_id]
     if now is None or before is None:
         return words > 0 and _are_about_one_matter(newer, older)
-    return words + tells > 0 and before - now < _LAG * (words + tells) ** 2
+    return words + tells > 0 and before - now < _LAG * (words + 2 * tells) ** 2
 
 
 def _is_one_word(one: str, other: str) -> bool:

@@ -1,7 +1,7 @@
 """What a line of a note claims: the value of a thing, a change, a negation.
 
-Recognizes forms that notes have in any language (`key: value`, table rows, "the key is under the mat") with a
-few words per language from `forms/words.json`.
+Recognizes forms that notes have in any language (`key: value`, table rows, "the key is under the mat", "Anna
+moved to Lyon") with a few words per language from `forms/words.json`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from itertools import islice
 from nacre.memory.contracts.records import Address
 from nacre.memory.text.days.day_words import WEEKDAYS
 from nacre.memory.text.forms.spelling import fold, gram_run, seamed, stem
-from nacre.memory.text.forms.words import NAMED_STOP_WORDS, claim_words, claim_words_beside, stop_words_for
+from nacre.memory.text.forms.words import (
+    NAMED_STOP_WORDS,
+    claim_words,
+    claim_words_beside,
+    stop_words_for,
+    verbs_of_things,
+)
 
 _TOKEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _MARKS_OF_CLAUSES = " ,;:.!?()\u2013\u2014\u2026\u3001\u3002\uff0c\uff1a\uff1b\uff01\uff1f"
@@ -69,6 +75,8 @@ _AT = frozenset("in at on under near behind im am auf bei unter hinter neben en 
 """Words before a place."""
 _STATE, _SORT = "state", "sort"
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_OF_NAMES = frozenset(("city", "employer"))
+"""Things whose values are names: somebody may live in a small house and in Kiel."""
 _HAS_ONE = re.compile("favou?r|liebling|prefer|colou?r|farbe|couleur|status|diet|password|size|name|job")
 """In the name of a thing that has one value, also if this is an adjective."""
 _BEHIND = re.compile(r"(?:\s*\((?:\d{4}-\d\d-\d\d|(?:memory|bank)/)[^()]*\))+(?:\s*\^\w+)?\s*$")
@@ -88,6 +96,10 @@ class Claim:
         self._bare = _SINCE.sub("", bare[_opening_chars(bare) :])
         self._folded = fold(self._bare)
 
+    @cached_property
+    def _tokens(self) -> Sequence[str]:
+        return _TOKEN.findall(self._folded)
+
     @property
     def is_short(self) -> bool:
         """Whether the line is as short as a note; a Chinese character counts as three letters."""
@@ -102,7 +114,16 @@ class Claim:
     @cached_property
     def values(self) -> Mapping[Thing, frozenset[str]]:
         values = _values_in_talk(self._bare) if self.in_talk else _values(self._bare)
-        return {thing: value for thing, value in values if thing and value}
+        told = {thing: value for thing, (value, _) in self.by_verbs.items()}
+        return told | {thing: value for thing, value in values if thing and value}
+
+    @cached_property
+    def by_verbs(self) -> Mapping[Thing, tuple[frozenset[str], bool]]:
+        """The values that verbs give, and whether they tell of a change: "Anna moved to Lyon" is her city."""
+        words, touching = _verb_words()
+        if words.isdisjoint(self._tokens) and not any(sign in self._folded for sign in touching):
+            return {}
+        return {thing: told for thing, told in _told_by_verbs(self._bare) if told[0]}
 
     @cached_property
     def kind(self) -> str:
@@ -114,7 +135,7 @@ class Claim:
         """Whether a question is in the past tense, or asks for a time or for what was before."""
         if any(sign in self._folded for sign in _table("asks about the past, among characters")):
             return True
-        words = _TOKEN.findall(self._folded)
+        words = self._tokens
         if not _table("asks about the past, as its first or last word").isdisjoint((*words[:1], *words[-1:])):
             return True
         is_german = stop_words_for(words) is NAMED_STOP_WORDS["german"]
@@ -130,11 +151,15 @@ class Claim:
     @cached_property
     def is_change(self) -> bool:
         """Whether the line itself says that something has changed."""
-        tokens = _TOKEN.findall(self._folded)
+        tokens = self._tokens
         if any(sign in self._folded for sign in _table("is different, among characters")):
             return True
         changes, spoken = _table("is different"), f" {' '.join(tokens)} "
         return not changes.isdisjoint(tokens) or any(words in spoken for words in _table_of_phrases())
+
+    def changes(self, thing: Thing) -> bool:
+        """Whether the line says that the thing has another value than before."""
+        return self.is_change or self.by_verbs.get(thing, ((), False))[1]
 
     @cached_property
     def words(self) -> Sequence[tuple[str, bool]]:
@@ -227,10 +252,11 @@ def addresses(line: str, subject: str = "") -> tuple[Address, ...]:
         if (stated or is_none) and about and not about <= {stem(word) for word in (*NO_KEYS, *_EVENTS)}:
             about.update(map(stem, _TOKEN.findall(fold(subject))))
             is_denied = any(map(is_not, value))
-            kind = "" if has_label else claim.kind
+            by_verb = claim.by_verbs.get(thing)
+            kind = "" if has_label or by_verb else claim.kind
             # "Anna's car is old" does not say that it is not red, unlike "Anna's favorite color is blue".
-            has_one = claim.is_change or any(map(_HAS_ONE.search, thing))
-            only_adds = kind == _STATE and not has_one
+            has_one = claim.changes(thing) or any(map(_HAS_ONE.search, thing))
+            only_adds = (by_verb is not None or kind == _STATE) and not has_one
             found.append(
                 Address(
                     about=frozenset(about),
@@ -292,7 +318,8 @@ def has_other_value(newer: Claim, older: Claim) -> bool:
     return any(
         not (older.values[thing] <= newer.values[thing] or newer.values[thing] <= older.values[thing])
         for thing in both
-        if not only_adds or len(thing) > 1 or _HAS_ONE.search(thing[0])
+        if (newer.changes(thing) if thing in newer.by_verbs else not only_adds or len(thing) > 1)
+        or _HAS_ONE.search(thing[-1])
     )
 
 
@@ -318,6 +345,12 @@ def says_otherwise(newer: Claim, older: Claim) -> bool:
     return is_change and is_short and begin_alike(newer, older)
 
 
+def tell_of_others(one: Claim, other: Claim) -> bool:
+    """Whether verbs give two lines values of different things, such as a city and a car."""
+    things = [{thing[-1] for thing in claim.by_verbs} for claim in (one, other)]
+    return all(things) and things[0].isdisjoint(things[1])
+
+
 def begin_alike(one: Claim, other: Claim) -> bool:
     """Whether the first significant words of two lines are the same."""
     return next(iter(one.stems), "") == next(iter(other.stems), None)
@@ -336,6 +369,39 @@ def _opening_chars(bare: str) -> int:
         if " ".join(fold(token[0]) for token in tokens[:count]) in _table("before a statement"):
             return tokens[count].start()
     return 0
+
+
+@cache
+def _and() -> re.Pattern[str]:
+    return re.compile(rf"\s(?:{'|'.join(_table('and'))})\s", re.IGNORECASE)
+
+
+@cache
+def _verb_patterns() -> Sequence[tuple[str, bool, re.Pattern[str]]]:
+    chars, found = f"[^{re.escape(_MARKS_OF_CLAUSES[1:])}]", list[tuple[str, bool, re.Pattern[str]]]()
+    for name, is_change, phrases in verbs_of_things():
+        by_ending: dict[str, list[str]] = {}
+        for phrase in sorted(phrases, key=len, reverse=True):
+            begin, _, end = phrase.partition(" \u2026 ")
+            by_ending.setdefault(end, []).append(_begun(begin))
+        for end, begins in by_ending.items():
+            ended = rf"{chars}+?)\s+{end}(?!\w)" if end else f"{chars}+)"
+            found.append((name, is_change, re.compile(f"(?:{'|'.join(begins)})({ended}", re.IGNORECASE)))
+    return found
+
+
+def _begun(phrase: str) -> str:
+    # One word more may stand between two: "lives now in".
+    spaced = r"\s+(?:[^\W_]+\s+)?".join(map(re.escape, phrase.split()))
+    return phrase if gram_run().match(phrase) else rf"(?<!\w){spaced}\s+"
+
+
+@cache
+def _verb_words() -> tuple[frozenset[str], Sequence[str]]:
+    """The words with which verbs of things begin, and such characters where words touch."""
+    phrases = [phrase for _, _, phrases in verbs_of_things() for phrase in phrases]
+    touching = [phrase for phrase in phrases if gram_run().match(phrase)]
+    return frozenset(_TOKEN.findall(fold(phrase))[0] for phrase in phrases), touching
 
 
 @cache
@@ -391,6 +457,27 @@ def _values(bare: str) -> Iterator[tuple[Thing, frozenset[str]]]:
         else:
             yield from _said_to_be(bare, start, end)
         start = end
+
+
+def _told_by_verbs(bare: str) -> Iterator[tuple[Thing, tuple[frozenset[str], bool]]]:
+    for name, is_change, pattern in _verb_patterns():
+        for found in pattern.finditer(bare):
+            start = max(bare.rfind(mark, 0, found.start()) for mark in _MARKS_OF_CLAUSES[1:]) + 1
+            tokens = _TOKEN.findall(bare[start : found.start()])
+            given_up = next((at for at, word in enumerate(tokens) if fold(word) in _table("gives up")), None)
+            subject = _thing(" ".join(tokens[:given_up]))
+            value, *_ = _and().split(found[1].strip(), 1)
+            is_anybody = stop_words_for(subject).issuperset(subject)  # "she"
+            is_known = not is_anybody or _table("first person").issuperset(subject)
+            if is_known and (name not in _OF_NAMES or _is_named(value)):
+                yield (*subject, name), (_value(value), is_change or given_up is not None)
+
+
+def _is_named(value: str) -> bool:
+    """Whether a place or company has a name or an article: "a small house" in Kiel is no other place."""
+    first = value.partition(" ")[0]
+    articles = _table("beside a thing") - _table("is different") - _INDEFINITE
+    return first != first.lower() or not first.isascii() or fold(first) in articles
 
 
 def _values_in_talk(bare: str) -> Iterator[tuple[Thing, frozenset[str]]]:

@@ -129,8 +129,8 @@ async def _with_current(
     """
     found, followed = list(shown), set[str]()
     for old, line, words in [(each, *asked) for each in shown for asked in each.asked()]:
-        note_mark = stored.current(line_key(line))
-        mark = note_mark or stored.retired(stored.sources(old.hit.path, [line])[0], line)
+        mark = stored.current(line_key(line))
+        mark = mark or stored.retired(stored.sources(old.hit.path, [line])[0], line)
         if mark is None or mark.by_key in followed or len(followed) == MOST_FOLLOWED:
             continue
         followed.add(mark.by_key)
@@ -141,7 +141,7 @@ async def _with_current(
             source = stored.sources(now.hit.path, now.lines)[0] if now is not None else None
             if now is None or source is None or not may_see(listeners, source.audience):
                 continue
-            if not _is_about(now.hit.snippet, words, is_of_message=note_mark is None):
+            if not _is_about(now.hit.snippet, line, words):
                 continue
         elif found.index(now) <= found.index(old):
             continue
@@ -151,13 +151,16 @@ async def _with_current(
     return found
 
 
-def _is_about(line: str, words: Sequence[str], *, is_of_message: bool) -> bool:
-    """Whether a note has all of these words. For a note made from a message, one of the names is enough."""
-    from nacre.memory.text.claims import claim_of
+def _is_about(line: str, replaced: str, words: Sequence[str]) -> bool:
+    """Whether a question with these words in a `replaced` line is about the line that took its place.
 
-    if is_of_message:  # words with a capital letter, and all where letters have no case
-        line = " ".join(word for word in line.split() if word != word.lower() or word == word.upper())
-    return len(claim_of(line).having(words, denied=False)) >= (1 if is_of_message else len(words))
+    It is not if it asks for the old value.
+    """
+    from nacre.memory.text.claims import addresses, claim_of
+
+    values = [value for each in addresses(replaced) for value in each.value]
+    asks_for_it = any(value.startswith(word) for value in values for word in words)
+    return not asks_for_it and (not words or bool(claim_of(line).having(words, denied=False)))
 
 
 async def _line_of(mark: Mark, old: SearchHit, sources: Sources, notes: LineReader) -> _Shown | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -27,6 +27,17 @@ def claim_words(kind: str) -> frozenset[str]:
     """The words of all languages that express a kind of claim, such as "is" or "not"."""
     languages: Mapping[str, str] = _DATA["claims"][kind]
     return frozenset(word for words in languages.values() for word in words.split(", "))
+
+
+def verbs_of_things() -> Iterator[tuple[str, bool, frozenset[str]]]:
+    """Things with the verbs of all languages that give them a value, and whether these tell of a change.
+
+    The value stands behind the words, or at their "…".
+    """
+    for thing, kinds in _DATA["verbs"].items():
+        for kind, languages in kinds.items():
+            phrases = frozenset(phrase for each in languages.values() for phrase in each.split(", "))
+            yield thing, kind == "changes", phrases
 
 
 def claim_words_beside(kind: str, is_said: Callable[[str], bool]) -> frozenset[str]:

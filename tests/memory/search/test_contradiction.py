@@ -186,14 +186,14 @@ async def test_who_asks_whether_is_told_that_it_is_not_so(tmp_path: Path) -> Non
             "- Greta wrote. Great news! Greta's car is Skoda, and that went fast.",
             True,
         ),
-        ("What does Kofi drive?", "- Kofi drives a Golf.", "- Kofi sold it and drives a Volvo.", False),
+        ("What does Kofi drive?", "- Kofi drives a Golf.", "- Kofi sold it and drives a Volvo.", True),
         ("What does it build on?", "- The shop builds on Travis.", "- The shop builds on Drone.", False),
     ],
 )
 async def test_talk_and_verbs_are_compared(
     tmp_path: Path, question: str, older: str, newer: str, is_marked: bool
 ) -> None:
-    """The later of two hits that answer as well comes first; only "… is …" is marked as out of date."""
+    """The later of two hits that answer as well comes first; another value of a thing marks the older one."""
     notes = {OLDER: f"# {OLDER}\n\n{older}\n", NEWER: f"# {NEWER}\n\n- Rain all day.\n{newer}\n"}
     report = await search(tmp_path, question, **notes)
 
@@ -469,6 +469,31 @@ async def test_what_was_said_stands_first_if_it_alone_answers(tmp_path: Path) ->
     report = await search(tmp_path, "Where does the dog sleep?", **notes)
 
     assert report.hits[0].path == "memory/2026-01-04-talk.md"
+
+
+@pytest.mark.parametrize(
+    ("said", "note"),
+    [
+        ("Zoe has a boat, it is called Kittiwake.", "Wang's boat is called Seagull."),
+        ("Zoe renamed the boat, it is called Nautilus now.", "Zoe's boat is called Osprey."),
+    ],
+)
+async def test_a_note_about_somebody_else_or_before_a_change_stays_behind_what_was_said(
+    tmp_path: Path, said: str, note: str
+) -> None:
+    """Both share as many words with the question as what was said in the session."""
+    notes = {NEWER: _session(NEWER, f"> User: {said}"), OLDER: f"- {note}\n"}
+    report = await search(tmp_path, "What is Zoe's boat called?", **notes)
+
+    assert [hit.path for hit in report.hits] == [f"memory/{NEWER}.md", f"memory/{OLDER}.md"]
+
+
+async def test_what_two_people_share_with_a_question_about_a_third_marks_nothing(tmp_path: Path) -> None:
+    renamed = "- Nino renamed the boat, it is called Seagull now.\n- Zoe was there.\n"
+    notes = {OLDER: "- Wang's boat is called Seagull.\n", NEWER: renamed}
+    report = await search(tmp_path, "What is Zoe's boat called?", **notes)
+
+    assert not any(superseded(report).values())
 
 
 @pytest.mark.parametrize(
