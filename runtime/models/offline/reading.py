@@ -14,6 +14,7 @@ from functools import cache, cached_property
 from typing import Literal, TypeAlias
 
 from nacre.memory.contracts.words import MatchQuery
+from nacre.memory.text.claims import addresses, claim_of
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.forms.spelling import fold
 from nacre.memory.text.forms.words import stop_words_for
@@ -52,6 +53,7 @@ _SMALL_TALK = {
 _POLITE = re.compile(rf"^(?:{PHRASES['polite'].pattern}){{1,4}}")
 # Possessive quantifiers: with backtracking, a run of spaces would take quadratic time.
 _QUESTION_MARK = re.compile(r"[?](?<![?][?])[?]*+[\s\"'”»)\]」』*_]*+$")
+_NAME = re.compile(r"(?<!\w)[^\W\d_a-z][^\W_]*(?:['\u2019]s)?")
 _STATED = re.compile(r"[,;:.!](?:(?<=[,;:])|$)")
 _GAP = r"[\s:,;、。.!\-–—]*+"
 _TO_KEEP = re.compile(
@@ -145,7 +147,19 @@ def _small_talk(own: str, questions: list[str]) -> str:
 
 def _is_kept_unasked(sentence: str) -> bool:
     start = plain(sentence[:SENTENCE_CHARS])
-    return not PHRASES["supposed"].match(start) and any(occurs(kind, start) for kind in _KEPT_UNASKED)
+    if PHRASES["supposed"].match(start):
+        return False
+    return any(occurs(kind, start) for kind in _KEPT_UNASKED) or _tells_of_somebody(sentence)
+
+
+def _tells_of_somebody(sentence: str) -> bool:
+    """Whether a sentence gives a thing of somebody named a value: "Ada's car is a Golf", "Ada moved to Graz"."""
+    claim = claim_of(sentence)
+    if not claim.is_statement or not addresses(sentence):
+        return False
+    things = {word for thing in claim.values for word in thing}
+    named = {fold(word) for word in _NAME.findall(sentence)}
+    return not things.isdisjoint(named - stop_words_for(named))
 
 
 def _asked_to_keep(message: str, said: list[str]) -> str | None:
