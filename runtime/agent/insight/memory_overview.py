@@ -27,6 +27,7 @@ from nacre.memory.workspace.workspace import REMINDERS, daily_log_path
 from nacre.record import Record
 from nacre.runtime.agent.insight.model_facts import workspace_files
 from nacre.runtime.contracts.clock import Clock, random_id
+from nacre.runtime.contracts.closing import using
 from nacre.runtime.recall.memory_core import MEMORY_TOOL_NAMES
 from nacre.runtime.settings.config import Config
 from nacre.runtime.storage.storage import review_queue, storage_of
@@ -263,8 +264,7 @@ async def _recalled(config: Config, now: Clock) -> tuple[frozenset[str], date | 
     """The notes that memory tools returned, and since when if not all transcripts were read."""
     found: set[str] = set()
     left_bytes, since = MOST_TRANSCRIPT_BYTES, None
-    store = storage_of(config).sessions(now=now, new_id=random_id)
-    try:
+    async with using(storage_of(config).sessions(now=now, new_id=random_id)) as store:
         sessions = [each for each in await store.sessions(with_earlier=True) if each.transcript]
         for session in sorted(sessions, key=lambda each: each.active_at_ms, reverse=True):
             left_bytes -= session.size_bytes or 0
@@ -274,8 +274,6 @@ async def _recalled(config: Config, now: Clock) -> tuple[frozenset[str], date | 
             with suppress(SessionError):  # a transcript that cannot be read says nothing
                 data = await store.exported(session.transcript)
                 found |= await asyncio.to_thread(_paths_in, data)
-    finally:
-        await store.close()
     return frozenset(found), None
 
 
