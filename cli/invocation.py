@@ -150,17 +150,15 @@ def with_ledger(invocation: Invocation, work: Callable[[LedgerTables, Clock], Aw
     import asyncio
 
     from nacre.runtime.contracts.clock import owner_clock
+    from nacre.runtime.contracts.closing import using
     from nacre.runtime.ledger.records import LedgerUnusable
     from nacre.runtime.storage.storage import ledger_of
 
     now = owner_clock(invocation.config.settings.agent.user_timezone)
 
     async def run() -> T:
-        tables = await ledger_of(invocation.config).open_tables()
-        try:
+        async with using(await ledger_of(invocation.config).open_tables()) as tables:
             return await work(tables, now)
-        finally:
-            await tables.close()
 
     try:
         return asyncio.run(run())

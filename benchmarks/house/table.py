@@ -38,7 +38,7 @@ LIMITS = {
     "depth: plain turn": 14,
     "files that one file imports": 68,
     "members that only forward": 15,
-    "lines: everything": 112_860,
+    "lines: everything": 112_845,
     "lines: core": 73_120,
     "imports from the core into extensions": 0,
 }

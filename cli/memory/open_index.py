@@ -14,6 +14,7 @@ import click
 
 from nacre.cli.invocation import Invocation, Voice, begin, environment_of, run_reporting
 from nacre.cli.memory.remembered_search import SearchPlace, remember_search, remembered_search
+from nacre.runtime.contracts.closing import using
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.settings.config import settings_file
 
@@ -171,10 +172,8 @@ async def _remembered(
             await embedder.close()
         raise
     engine.freshness_wait_seconds = FRESHNESS_WAIT_SECONDS
-    try:
+    async with using(engine):
         return await work(engine, voice)
-    finally:
-        await engine.close()
 
 
 async def _opened(invocation: Invocation, work: Work, local: Callable[[], Embedder], began_ns: int) -> int:
@@ -203,9 +202,7 @@ async def _opened(invocation: Invocation, work: Work, local: Callable[[], Embedd
         state_dir=config.state_dir,
         config=config,
     )
-    try:
+    async with using(engine):
         code = await work(engine, voice)
-    finally:
-        await engine.close()
     remember_search(config, search_settings(config), began_ns=began_ns)
     return code

@@ -99,18 +99,17 @@ async def _said(voice: IndexVoice, query: str) -> list[str]:
     from nacre.cli.screen.session_words import found_session_lines
     from nacre.runtime.commands.conversation.word_search import sessions_with
     from nacre.runtime.contracts.clock import owner_clock, random_id
+    from nacre.runtime.contracts.closing import using
     from nacre.runtime.storage.storage import storage_of
     from nacre.sessions.contracts.errors import SessionError
 
     settings = voice.config.settings if voice.config is not None else None
     now = owner_clock(settings.agent.user_timezone if settings else "")
-    store = storage_of(voice).sessions(now=now, new_id=random_id)
     try:
-        found = await sessions_with(store, query.split(), most=MOST_SAID, most_bytes=MOST_READ_BYTES)
+        async with using(storage_of(voice).sessions(now=now, new_id=random_id)) as store:
+            found = await sessions_with(store, query.split(), most=MOST_SAID, most_bytes=MOST_READ_BYTES)
     except SessionError:
         return []  # `nacre sessions` says why
-    finally:
-        await store.close()
     main_key = settings.session.main_key if settings else "main"
     return found_session_lines(found, now=now(), main_key=main_key)
 

@@ -17,6 +17,7 @@ from nacre.memory.files.sources.source import PRIVATE, Source, audience_text, ma
 from nacre.memory.files.sources.sources import Sources
 from nacre.record import Record
 from nacre.runtime.contracts.clock import owner_clock, random_id
+from nacre.runtime.contracts.closing import using
 from nacre.runtime.contracts.policy import readers_of
 from nacre.runtime.recall.open_memory import unindexed_notes
 from nacre.runtime.settings.config import Config
@@ -115,14 +116,12 @@ async def _messages(config: Config, source: Source, line: str) -> Sequence[Sourc
     if not source.session_id:
         return ()
     now = owner_clock(config.settings.agent.user_timezone)
-    store = storage_of(config).sessions(now=now, new_id=random_id)
     try:
-        name = store.transcript_name(SessionRecord(session_id=source.session_id, updated_at_ms=0))
-        data = await store.exported(name)
+        async with using(storage_of(config).sessions(now=now, new_id=random_id)) as store:
+            name = store.transcript_name(SessionRecord(session_id=source.session_id, updated_at_ms=0))
+            data = await store.exported(name)
     except SessionError:
         return ()
-    finally:
-        await store.close()
     entries = (entry_from_json(each.value) for each in split_lines(data) if each.value is not None)
     return likeliest(line, between(entries, source.entry_ids), is_private=source.audience == PRIVATE)
 

@@ -65,17 +65,15 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
         return 1 if is_wanted else 0
     from nacre.bridges.connections.supervisor import saved_statuses
     from nacre.bridges.schedule.timetable import Timetable, upcoming_lines
+    from nacre.runtime.contracts.closing import using
     from nacre.runtime.ledger.ledger import told
 
     is_running = await place.is_served()
-    tables = await place.open_tables()
-    try:
+    async with using(await place.open_tables()) as tables:
         kept = await saved_statuses(tables, now)
         counts = await tables.not_done()
         timetable = Timetable(tables, now=now)
         coming = await upcoming_lines(timetable, config.agent_id, config.settings.agent.heartbeat, now())
-    finally:
-        await tables.close()
     turns = await _turns(config) if config.settings.storage.workers else {}
     is_wanted = is_wanted or bool(kept or any(counts.values()))
     is_well = (
@@ -231,6 +229,7 @@ async def overview_of(config: Config, now: Clock) -> Overview:
     from nacre import __version__
     from nacre.cli.screen.session_words import age, session_name
     from nacre.runtime.contracts.clock import random_id
+    from nacre.runtime.contracts.closing import using
     from nacre.runtime.contracts.errors import ConfigError
     from nacre.runtime.providers.opening import budget_of, model_facts
     from nacre.runtime.settings.spending import spent_today_usd
@@ -242,11 +241,8 @@ async def overview_of(config: Config, now: Clock) -> Overview:
         budget = await budget_of(config, now)
     except ConfigError as error:
         problem = str(error)
-    store = storage_of(config).sessions(now=now, new_id=random_id)
-    try:
+    async with using(storage_of(config).sessions(now=now, new_id=random_id)) as store:
         sessions = await store.index.all()  # that they have a file need not be known
-    finally:
-        await store.close()
     last, record = max(sessions.items(), key=lambda each: each[1].active_at_ms, default=("", None))
     return Overview(
         version=__version__,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nacre.cli.invocation import begin, json_option, shared_options
+from nacre.cli.invocation import begin, json_option, run_reporting, shared_options
 from nacre.cli.screen.json_text import camel_json, print_json
 
 if TYPE_CHECKING:
@@ -29,30 +29,24 @@ def command(context: click.Context, key: str, full: bool, as_json: bool) -> int:
 
     KEY is the key of a session, the main one unless given. Nothing is asked and nothing changes.
     """
-    from nacre.cli.signals import run_until_signal
-    from nacre.sessions.contracts.errors import SessionError, SessionNotFound
+    from nacre.sessions.contracts.errors import SessionError
 
     invocation = begin(context)
-    try:
-        return run_until_signal(_context(invocation, key, full=full, as_json=as_json))
-    except SessionNotFound:
-        invocation.warn(NO_SESSION.format(key=key), tone="error")
-        return 1
-    except SessionError as error:
-        invocation.warn(str(error), tone="error")
-        return 1
+    return run_reporting(invocation, _context(invocation, key, full=full, as_json=as_json), SessionError)
 
 
 async def _context(invocation: Invocation, key: str, *, full: bool, as_json: bool) -> int:
     from nacre.runtime.agent.agent import Agent
     from nacre.runtime.commands.session_commands import context_lines
+    from nacre.sessions.contracts.errors import SessionNotFound
 
-    agent = await Agent.open(environment=invocation.environment, watch=False)
-    try:
-        session = await agent.sessions.get(key)
+    async with Agent.open(environment=invocation.environment, watch=False) as agent:
+        try:
+            session = await agent.sessions.get(key)
+        except SessionNotFound:
+            invocation.warn(NO_SESSION.format(key=key), tone="error")
+            return 1
         view = await session.context()
-    finally:
-        await agent.close()
     if as_json:
         return print_json(_json(view, full=full))
     invocation.say(*context_lines(view))

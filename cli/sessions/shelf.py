@@ -80,16 +80,15 @@ class SessionShelf:
         if "sessions" not in self._config.settings.agent.memory_search.sources:
             return ""
         from nacre.memory.contracts.errors import MemoryIndexError
+        from nacre.runtime.contracts.closing import using
         from nacre.runtime.recall.open_memory import open_memory
 
         try:
             memory = await open_memory(self._config, self.now)
             if memory is None:
                 return ""
-            try:
+            async with using(memory):
                 problem = (await memory.sync(reason="delete")).problem
-            finally:
-                await memory.close()
         except MemoryIndexError as error:
             problem = str(error)
         return f"Memory search may still find it: {problem}" if problem else ""

@@ -102,6 +102,7 @@ def _json(step: Step) -> dict[str, Any]:
 
 async def _delivered(invocation: Invocation, turns: Sequence[TurnTrace]) -> list[TurnTrace]:
     """The turns with what the ledger says of their messages and answers."""
+    from nacre.runtime.contracts.closing import using
     from nacre.runtime.ledger.records import LedgerUnusable
     from nacre.runtime.storage.storage import ledger_of
 
@@ -109,11 +110,8 @@ async def _delivered(invocation: Invocation, turns: Sequence[TurnTrace]) -> list
         place = ledger_of(invocation.config)
         if not await place.is_there():
             return list(turns)
-        tables = await place.open_tables()
-        try:
+        async with using(await place.open_tables()) as tables:
             return [TurnTrace(steps=await _with_deliveries(turn.steps, tables)) for turn in turns]
-        finally:
-            await tables.close()
     except LedgerUnusable as error:
         invocation.warn(str(error))
         return list(turns)

@@ -316,15 +316,14 @@ async def _index(invocation: Invocation, now: Clock) -> Finding:
 async def _synced(invocation: Invocation, now: Clock) -> str:
     """Opening sets aside what is damaged; the sync reads the notes again."""
     from nacre.memory.contracts.errors import MemoryIndexError
+    from nacre.runtime.contracts.closing import using
     from nacre.runtime.recall.open_memory import open_memory
 
-    engine = await open_memory(invocation.config, now)
-    assert engine is not None, "the caller handles a memory that is switched off"
-    try:
+    opened = await open_memory(invocation.config, now)
+    assert opened is not None, "the caller handles a memory that is switched off"
+    async with using(opened) as engine:
         report = await engine.sync(reason="cli")
         quarantined = (await engine.status()).quarantined
-    finally:
-        await engine.close()
     if report.problem:
         raise MemoryIndexError(report.problem)
     aside = f"; the old one lies beside it as {quarantined[-1]}" if quarantined else ""
@@ -362,18 +361,17 @@ def _folders(top: Path) -> int:
 async def session_findings(invocation: Invocation, now: Clock) -> list[Finding]:
     """Check the sessions and their files."""
     from nacre.runtime.contracts.clock import random_id
+    from nacre.runtime.contracts.closing import using
     from nacre.runtime.storage.storage import storage_of
     from nacre.sessions.contracts.errors import SessionError
 
-    store = storage_of(invocation.config).sessions(now=now, new_id=random_id)
     try:
-        sessions = await store.sessions(with_earlier=True)
-        advice = "What could not be read was set aside beside the list, not overwritten."
-        found = [Finding.problem("sessions", notice, advice) for notice in store.index.notices]
+        async with using(storage_of(invocation.config).sessions(now=now, new_id=random_id)) as store:
+            sessions = await store.sessions(with_earlier=True)
     except SessionError as error:
         return [Finding.problem("sessions", str(error), "Nothing was changed.")]
-    finally:
-        await store.close()
+    advice = "What could not be read was set aside beside the list, not overwritten."
+    found = [Finding.problem("sessions", notice, advice) for notice in store.index.notices]
     lost = [each.key for each in sessions if each.is_current and each.size_bytes is None]
     if lost:
         found.append(
@@ -532,6 +530,7 @@ async def serving_findings(invocation: Invocation, now: Clock) -> list[Finding]:
     """Whether the channels can be used, and what hinders those that are served."""
     from nacre.bridges.connections.supervisor import saved_statuses
     from nacre.bridges.server import check_channels
+    from nacre.runtime.contracts.closing import using
     from nacre.runtime.contracts.errors import ConfigError
     from nacre.runtime.ledger.records import LedgerUnusable
     from nacre.runtime.storage.storage import ledger_of
@@ -546,12 +545,9 @@ async def serving_findings(invocation: Invocation, now: Clock) -> list[Finding]:
         if not await place.is_there():
             return [Finding.well("channels", " ".join(told) or "none is set up")]
         is_running = await place.is_served()
-        tables = await place.open_tables()
-        try:
+        async with using(await place.open_tables()) as tables:
             kept = await saved_statuses(tables, now)
             counts = await tables.not_done()
-        finally:
-            await tables.close()
     except LedgerUnusable as error:
         advice = "What was set aside lies beside it; `nacre status` says more."
         return [Finding.problem("channels", str(error), advice)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -117,12 +118,9 @@ async def _with_summaries(
     if not invocation.config.model_name:
         invocation.warn("There are no summaries: no model is connected. Name one with --model.")
         return found
-    model = connected_model(invocation.config, invocation.config.model_name, now)
-    try:
+    async with aclosing(connected_model(invocation.config, invocation.config.model_name, now)) as model:
         summaries = PageSummaries(model, now)
         found = await with_summaries(workspace, found, summaries)
-    finally:
-        await model.aclose()
     invocation.warn(*summaries.problems)
     return found
 

@@ -11,6 +11,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -293,8 +294,7 @@ async def edits_by_model(
         ConfigError: the model cannot be connected, or its window is too small.
         ProposalFailed: as from `ask_for_edits`.
     """
-    model = open_model(config, config.model_name, now)
-    try:
+    async with aclosing(open_model(config, config.model_name, now)) as model:
         limits = TidyLimits(
             window_tokens=(await model_budget(config.settings.agent, model)).window_tokens,
             most_chars=config.settings.agent.bootstrap_max_chars,
@@ -302,8 +302,6 @@ async def edits_by_model(
             most_calls=most_calls,
         )
         return await ask_for_edits(model, notes, limits, now)
-    finally:
-        await model.aclose()
 
 
 async def ask_for_edits(model: ChatModel, notes: TidyNotes, limits: TidyLimits, now: Clock) -> TidyAnswer:

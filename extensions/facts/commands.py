@@ -163,11 +163,9 @@ async def _opened(
 ) -> int:
     from nacre.extensions.facts.extension import BY_OWNER, open_facts
     from nacre.runtime.contracts.clock import owner_clock
+    from nacre.runtime.contracts.closing import using
 
     config = invocation.config
     now = owner_clock(config.settings.agent.user_timezone)
-    facts = open_facts(config, now, source=BY_OWNER)
-    try:
+    async with using(open_facts(config, now, source=BY_OWNER)) as facts:
         return await work(facts, invocation, identity or facts.identities.owner, **options)
-    finally:
-        await facts.close()

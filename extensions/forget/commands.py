@@ -115,28 +115,28 @@ def forget(
 
 async def _forget(invocation: Invocation, options: _Options) -> int:
     from nacre.runtime.contracts.clock import owner_clock, random_id
+    from nacre.runtime.contracts.closing import using
     from nacre.runtime.storage.storage import storage_of
 
     config = invocation.config
     now = owner_clock(config.settings.agent.user_timezone)
     workspace = storage_of(config).workspace()
-    store = storage_of(config).sessions(now=now, new_id=random_id)
-    try:
-        async with _extension_engine(config, now) as engine:
-            plan = await _planned(config, workspace, store, engine, options)
-            if not options.as_json:
-                invocation.say(*plan.summary())
-            if plan.is_empty:
-                return await _report_nothing(invocation, store, plan, options)
-            asks = sys.stdin.isatty() and sys.stdout.isatty() and not options.as_json
-            if not (options.yes or (asks and click.confirm("Remove this?", default=False))):
-                if options.as_json:
-                    return print_json(plan.as_json(applied=False, left=[]))
-                invocation.warn("Nothing was changed. --yes removes this.")
-                return 0
-            left = await _remove(config, workspace, store, engine, plan, options, now)
-    finally:
-        await store.close()
+    async with (
+        using(storage_of(config).sessions(now=now, new_id=random_id)) as store,
+        _extension_engine(config, now) as engine,
+    ):
+        plan = await _planned(config, workspace, store, engine, options)
+        if not options.as_json:
+            invocation.say(*plan.summary())
+        if plan.is_empty:
+            return await _report_nothing(invocation, store, plan, options)
+        asks = sys.stdin.isatty() and sys.stdout.isatty() and not options.as_json
+        if not (options.yes or (asks and click.confirm("Remove this?", default=False))):
+            if options.as_json:
+                return print_json(plan.as_json(applied=False, left=[]))
+            invocation.warn("Nothing was changed. --yes removes this.")
+            return 0
+        left = await _remove(config, workspace, store, engine, plan, options, now)
     if options.as_json:
         return print_json(plan.as_json(applied=True, left=left))
     _report(invocation, plan, left)
@@ -336,6 +336,7 @@ async def _rebuild_index(config: Config, now: Clock) -> list[str]:
 
     Returns sentences about what failed. Raises `MemoryIndexError`.
     """
+    from nacre.runtime.contracts.closing import using
     from nacre.runtime.extensions.host import OpeningAgent
     from nacre.runtime.extensions.loading import load_facts
     from nacre.runtime.recall.open_memory import open_memory
@@ -350,10 +351,8 @@ async def _rebuild_index(config: Config, now: Clock) -> list[str]:
     engine = await open_memory(strict, now)
     if engine is None:
         return []
-    try:
+    async with using(engine):
         report = await engine.sync(reason="cli", force=True)
-    finally:
-        await engine.close()
     if config.folders.facts_index_file.exists():
         async with AsyncExitStack() as closing:
             opening = OpeningAgent(
@@ -372,13 +371,13 @@ async def _extension_engine(config: Config, now: Clock) -> AsyncIterator[MemoryP
     if name in (MEMORY_CORE, NO_MEMORY):
         yield None
         return
+    from nacre.runtime.contracts.closing import using
     from nacre.runtime.extensions.loading import load_engine
     from nacre.runtime.recall.open_memory import own_memory_home
 
-    engine = load_engine(name, config.settings.plugins)
-    async with own_memory_home(config, name, now) as home:
-        try:
-            await engine.start(home)
-            yield engine
-        finally:
-            await engine.close()
+    async with (
+        own_memory_home(config, name, now) as home,
+        using(load_engine(name, config.settings.plugins)) as engine,
+    ):
+        await engine.start(home)
+        yield engine

@@ -37,6 +37,7 @@ from nacre.memory.text.chunker import day_in, day_in_path
 from nacre.memory.text.markdown_blocks import HEADING
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, owner_clock
+from nacre.runtime.contracts.closing import using
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.extensions.choice import chosen
@@ -125,8 +126,7 @@ async def run_engine(
         user_folder=folder,
     )
     try:
-        engine = make(isolated, clock, embedder)
-        try:
+        async with using(make(isolated, clock, embedder)) as engine:
             await engine.start(home)
             running = _RunningEngine(name, engine, isolated.workspace)
             started = time.perf_counter()
@@ -135,8 +135,6 @@ async def run_engine(
             index_seconds = time.perf_counter() - started
             answers = [await _answer(running, question, notes, clock) for question in questions]
             problem = engine.problem
-        finally:
-            await engine.close()
     except Exception as error:  # noqa: BLE001 - an engine is third-party code; the others still run
         return EngineResult(engine=name, problem=f"{type(error).__name__}: {error}")
     size_bytes = await asyncio.to_thread(_size_bytes, folder, isolated.workspace)

@@ -256,16 +256,14 @@ def _checked(invocation: Invocation, agent_id: str) -> HostedAgent:
 def _hosted(invocation: Invocation, ask: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
     from nacre.extensions.postgres.server.connections import DatabaseError
     from nacre.extensions.postgres.server.database import shared_database
+    from nacre.runtime.contracts.closing import using
     from nacre.runtime.ledger.records import LedgerUnusable
 
     _, in_database = _both(invocation.config)
 
     async def asked() -> T:
-        database = shared_database(in_database.folders.storage.url)
-        try:
+        async with using(shared_database(in_database.folders.storage.url)) as database:
             return await ask(database)
-        finally:
-            await database.close()
 
     try:
         return asyncio.run(asked())

@@ -30,6 +30,7 @@ from nacre.memory.workspace.history.commits import SESSION_ID, SESSION_KEY, Hist
 from nacre.memory.workspace.history.undo import HistoryUnusable, Undone, undo_in, with_history
 from nacre.runtime.commands.command import Command, CommandRun, Outcome
 from nacre.runtime.commands.wording import counted, found_lines, shortened
+from nacre.runtime.contracts.closing import using
 from nacre.runtime.recall.memory_plugin import Notes
 from nacre.runtime.recall.open_memory import open_memory
 
@@ -140,10 +141,8 @@ async def _search(run: CommandRun) -> Outcome:
             return run.reply(
                 "Memory search is switched off. Set agents.defaults.memorySearch.enabled to true to use it."
             )
-        try:
+        async with using(engine):
             return run.reply(await _found(run, engine, query))
-        finally:
-            await engine.close()
     except MemoryIndexError as error:
         return run.reply(str(error))
 

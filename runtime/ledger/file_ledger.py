@@ -20,6 +20,7 @@ import apsw
 from nacre.locks import try_lock
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, NewId
+from nacre.runtime.contracts.closing import using
 from nacre.runtime.ledger import sqlite_statements as statements
 from nacre.runtime.ledger.ledger import Ledger
 from nacre.runtime.ledger.moving import COLUMNS, Contents, MovableLedger, as_row, is_left_behind
@@ -57,11 +58,10 @@ class FileLedgerPlace(Record):
     @asynccontextmanager
     async def movable(self) -> AsyncIterator[MovableLedger]:
         release = _locked(self.file)
-        found = MovableFile(self.file)
         try:
-            yield found
+            async with using(MovableFile(self.file)) as found:
+                yield found
         finally:
-            await found.close()
             release()
 
 
@@ -82,11 +82,8 @@ async def refuse_left_behind(there: FileLedgerPlace, *, copied: str, how: str) -
     """
     if not there.file.exists():
         return
-    found = MovableFile(there.file)
-    try:
+    async with using(MovableFile(there.file)) as found:
         here = await found.contents()
-    finally:
-        await found.close()
     if is_left_behind(here, copied=copied):
         told = ", ".join(f"{count} {name}" for name, count in here.counts.items() if count)
         raise LedgerUnusable(

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, TypeVar
 from pydantic import BaseModel
 
 from nacre.record import Record
+from nacre.runtime.settings.keys import section_below
 from nacre.runtime.settings.sections.section import written_name
 from nacre.runtime.settings.settings import Settings
 
@@ -56,14 +57,11 @@ class SettingsChanges(Record):
     @property
     def sentences(self) -> tuple[str, ...]:
         """Sentences for the owner; empty if nothing changed for this agent."""
-        return (
-            *(
-                [f"The changed settings count from now on: {', '.join(self.at_once)}."]
-                if self.at_once
-                else []
-            ),
-            *([f"These take effect at the next start: {', '.join(self.later)}."] if self.later else []),
+        told = (
+            ("The changed settings count from now on", self.at_once),
+            ("These take effect at the next start", self.later),
         )
+        return tuple(f"{when}: {', '.join(keys)}." for when, keys in told if keys)
 
 
 def counts_at_next_turn(key: str) -> bool:
@@ -119,11 +117,5 @@ def _written(path: Path) -> str:
     names = []
     for name in path:
         names.append(written_name(section, name))
-        section = _section_at(section, name)
+        section = section_below(section.model_fields[name].annotation) or section
     return ".".join(names)
-
-
-def _section_at(section: type[BaseModel], name: str) -> type[BaseModel]:
-    from nacre.runtime.settings.keys import section_below
-
-    return section_below(section.model_fields[name].annotation) or section

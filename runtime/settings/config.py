@@ -119,7 +119,7 @@ class StateSettings:
         self, environment: Mapping[str, str], state_dir: Path | None = None, *, profile: str = ""
     ) -> None:
         # whoever asks for the environment alone waits neither for pydantic nor for the memory room
-        from nacre.runtime.settings.disk import settings_file as disk
+        from nacre.runtime.settings.disk.settings_file import read_text, settings_in
         from nacre.runtime.settings.disk.variables import variables_unseen
         from nacre.runtime.settings.sections.agents import Profile
         from nacre.runtime.settings.sections.storage import with_storage
@@ -129,7 +129,7 @@ class StateSettings:
         self._state = (state_dir or _state_dir(environment)).absolute()
         self._file = self._state / SETTINGS_FILE
         self._read_at = self._stamps()
-        read, unset = disk.read_settings_file(self._file, environment)
+        read, unset = settings_in(read_text(self._file), self._file, environment)
         self._profile = profile
         if profile:
             if profile not in get_args(Profile):
@@ -308,7 +308,6 @@ def settings_file(environment: Mapping[str, str]) -> Path:
 
 
 def _places(environment: Mapping[str, str], state: Path, written: Settings) -> AgentPlaces:
-
     return AgentPlaces(
         named=environment.get(WORKSPACE_VARIABLE, ""),
         storage=written.storage.chosen(environment.get(DATABASE_VARIABLE, ""), written.plugins),
@@ -323,7 +322,6 @@ def home_folder(environment: Mapping[str, str]) -> Path:
 
 
 def _state_dir(environment: Mapping[str, str]) -> Path:
-
     home = home_folder(environment)
     return owners_path(environment.get(STATE_DIR_VARIABLE), home) or home / ".nacre"
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 import click
 from pydantic import BaseModel
 
-from nacre.cli.invocation import begin, environment_of, json_option, shared_options
+from nacre.cli.invocation import Voice, begin, environment_of, json_option, shared_options
 from nacre.cli.nouns import Noun
 from nacre.cli.screen.json_text import print_json
 from nacre.record import Record
@@ -70,12 +70,9 @@ _LINK = re.compile(r"\[([^\]]+)\]\((\w+\.md)[^)]*\)")
 
 def meaning_of(found: Field) -> str:
     """The description of a setting; links are relative to `docs/`."""
-    for kind in found.section.__mro__:
-        if issubclass(kind, BaseModel) and kind is not BaseModel:
-            for name in found.section.model_fields:
-                if found.info is found.section.model_fields[name] and name in (told := _meanings(kind)):
-                    return told[name]
-    return ""
+    told = _all_meanings(found.section)
+    named = (name for name, info in found.section.model_fields.items() if info is found.info)
+    return next((told[name] for name in named if name in told), "")
 
 
 def without_links(words: str) -> str:
@@ -102,12 +99,13 @@ def settings_schema() -> dict[str, Any]:
         # Before 2.14, pydantic cannot write a default whose class waits to be built.
         section.model_rebuild()
     made = Settings.model_json_schema(by_alias=True, mode="validation")
-    for name, definition in (*made.get("$defs", {}).items(), ("Settings", made)):
-        kind = sections.get(name)
-        told = {_name(kind, field): text for field, text in _all_meanings(kind).items()} if kind else {}
-        for written, about in definition.get("properties", {}).items():
-            if text := told.get(written):
-                about["description"] = without_links(text)
+    definitions = {**made.get("$defs", {}), "Settings": made}
+    for name, kind in sections.items():
+        properties = definitions.get(name, {}).get("properties", {})
+        for field, text in _all_meanings(kind).items():
+            written = written_name(kind, field) if field in kind.model_fields else ""
+            if written in properties:
+                properties[written]["description"] = without_links(text)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made, "title": "nacre.json5"}
 
 
@@ -142,10 +140,6 @@ def _meanings(kind: type[BaseModel]) -> Mapping[str, str]:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                 told[name] = inspect.cleandoc(text)
     return told
-
-
-def _name(kind: type[BaseModel], field: str) -> str:
-    return written_name(kind, field) if field in kind.model_fields else field
 
 
 def _kind(annotation: Any, metadata: Iterable[Any]) -> str:
@@ -250,7 +244,7 @@ def get(context: click.Context, key: str, as_json: bool) -> int:
     invocation, file = begin(context), _file(context)
     if not key:
         return print_json(hidden(file.raw))
-    value = value_of(_key(key, file), invocation.config, file.raw)
+    value = value_of(key_of(key, file.raw), invocation.config, file.raw)
     if as_json or not isinstance(value, str):
         return print_json(value)
     invocation.say(value)
@@ -270,7 +264,7 @@ def set_(context: click.Context, key: str, value: str, as_json: bool) -> int:
     from nacre.cli.setup.config.changing import set_value
 
     file = _file(context)
-    found = _key(key, file)
+    found = key_of(key, file.raw)
     field_of(found, Settings)
     notices = set_value(file.path, file.environment, found, value)
     return _told(context, f"{written_key(found)} is set in {{}}.", notices, as_json=as_json)
@@ -285,7 +279,7 @@ def unset(context: click.Context, key: str, as_json: bool) -> int:
     from nacre.cli.setup.config.changing import unset as taken_out
 
     file = _file(context)
-    found = _key(key, file)
+    found = key_of(key, file.raw)
     if at(file.raw, found) is None:
         told = f"{written_key(found)} does not stand in {{}}."
         return _told(context, told, (), as_json=as_json, is_changed=False)
@@ -300,7 +294,8 @@ def unset(context: click.Context, key: str, as_json: bool) -> int:
 def explain(context: click.Context, key: str, as_json: bool) -> int:
     """Say what KEY is for, what holds, and where that comes from."""
     invocation, file = begin(context), _file(context)
-    told = explained(_key(key, file), invocation.config, text=file.text, raw=file.raw, file=file.path)
+    found = key_of(key, file.raw)
+    told = explained(found, invocation.config, text=file.text, raw=file.raw, file=file.path)
     if as_json:
         return print_json(told)
     invocation.say(f"{told['key']} = {json.dumps(told['value'], ensure_ascii=False)}")
@@ -348,7 +343,6 @@ def check(context: click.Context, as_json: bool) -> int:
 @shared_options
 def schema(_context: click.Context) -> int:
     """Print a JSON Schema of the settings, for editors that complete and check them."""
-
     return print_json(settings_schema())
 
 
@@ -377,10 +371,6 @@ def path(context: click.Context) -> int:
     return 0
 
 
-def _key(text: str, file: _File) -> Key:
-    return key_of(text, file.raw)
-
-
 def _told(
     context: click.Context,
     sentence: str,
@@ -389,18 +379,12 @@ def _told(
     as_json: bool = False,
     is_changed: bool = True,
 ) -> int:
-    import sys
-
-    from nacre.cli.screen.screen import screen_on
-
     file = _file(context)
     if as_json:
         return print_json({"changed": is_changed, "file": str(file.path), "notices": list(notices)})
-    home = Path(file.environment.get("HOME") or Path.home())
-    shown = f"~/{file.path.relative_to(home)}" if file.path.is_relative_to(home) else str(file.path)
-    screen_on(sys.stdout, file.environment).line(sentence.format(shown))
-    for notice in notices:
-        screen_on(sys.stderr, file.environment).line(notice, "warning")
+    voice = Voice(environment=file.environment)
+    voice.say(sentence.format(voice.short(file.path)))
+    voice.warn(*notices)
     return 0
 
 

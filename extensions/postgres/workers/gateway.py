@@ -27,6 +27,7 @@ from nacre.extensions.postgres.workers.turn_rows import (
 )
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import random_id
+from nacre.runtime.contracts.closing import using
 from nacre.runtime.contracts.errors import AgentError, AgentPaused, SpendingCapReached, TurnBroken
 from nacre.runtime.contracts.events import ApprovalAsked, Event, MessageJoined, TurnFailed
 from nacre.runtime.contracts.inbound import Inbound
@@ -299,16 +300,10 @@ async def handed_over(config: Config, *, runs_here: bool = False) -> AsyncIterat
     Raises:
         DatabaseError: the database cannot be used.
     """
-    database = shared_database(config.folders.storage.url)
-    try:
+    async with using(shared_database(config.folders.storage.url)) as database:
         await database.process.beat()
-        runner = HandedOver(database, runs_here=runs_here)
-        try:
+        async with using(HandedOver(database, runs_here=runs_here)) as runner:
             yield runner
-        finally:
-            await runner.close()
-    finally:
-        await database.close()
 
 
 async def figures(config: Config) -> Mapping[str, float]:

@@ -29,6 +29,7 @@ from nacre.extensions.postgres.workers.streams import Sender, SentStream
 from nacre.extensions.postgres.workers.turn_rows import TakenTurn, TurnKey, TurnRows
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.agent.runtime import Runtime
+from nacre.runtime.contracts.closing import using
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.events import ApprovalAsked, Event, MessageJoined
 from nacre.runtime.settings.config import Config
@@ -282,14 +283,14 @@ async def opened_worker(
             "NACRE_DATABASE_URL: postgresql://user:password@host:5432/database."
         )
     url = config.folders.storage.url
-    database = shared_database(url, limits=ConnectionLimits(most_connections=CONNECTIONS), pace=pace)
-    try:
-        async with await Runtime.open(state_dir=config.state_dir, environment=environment) as runtime:
-            worker = Worker(database, runtime.lent, most_at_once=most_at_once)
-            await database.process.beat()  # before anybody says that it works
-            yield worker
-    finally:
-        await database.close()
+    limits = ConnectionLimits(most_connections=CONNECTIONS)
+    async with (
+        using(shared_database(url, limits=limits, pace=pace)) as database,
+        await Runtime.open(state_dir=config.state_dir, environment=environment) as runtime,
+    ):
+        worker = Worker(database, runtime.lent, most_at_once=most_at_once)
+        await database.process.beat()  # before anybody says that it works
+        yield worker
 
 
 @click.command("worker")

@@ -8,15 +8,15 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime, timedelta
 from io import BytesIO
 
 from nacre.memory.contracts.notes import CHATS_FOLDER, MAX_NOTE_BYTES
+from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.file_reader import without_template
 from nacre.memory.files.note_files import NoteFiles, content_lines
-from nacre.memory.files.proposals import ReviewQueue
 from nacre.memory.files.sources.source import Source
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.text.chunker import day_in, day_in_path
@@ -27,9 +27,10 @@ from nacre.memory.workspace.workspace import REMINDERS, daily_log_path
 from nacre.record import Record
 from nacre.runtime.agent.insight.model_facts import workspace_files
 from nacre.runtime.contracts.clock import Clock, random_id
+from nacre.runtime.contracts.closing import using
 from nacre.runtime.recall.memory_core import MEMORY_TOOL_NAMES
 from nacre.runtime.settings.config import Config
-from nacre.runtime.storage.storage import storage_of
+from nacre.runtime.storage.storage import review_queue, storage_of
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import ToolResultMessage, message_text
 from nacre.sessions.disk.json_text import read_lines
@@ -124,70 +125,77 @@ async def memory_overview(config: Config, now: Clock) -> MemoryOverview:
         OSError, FileBusy: the workspace or the review queue cannot be read.
         SessionError: the list of sessions cannot be read.
     """
-    storage, agent = storage_of(config), config.settings.agent
-    workspace, today = storage.workspace(), now().date()
+    agent, today = config.settings.agent, now().date()
+    workspace = storage_of(config).workspace()
     listed = await NoteFiles(workspace, agent.memory_search.extra_paths).listing()
     names = [note.name for note in listed.notes]
     own = [name for name in names if not name.startswith(f"{CHATS_FOLDER}/")]
     days = {name: day for name in own if (day := day_in_path(name)) is not None}
-    topics = [name for name in own if name not in days and name != REMINDERS]
-    logs = [name for name, day in days.items() if name == daily_log_path(day)]
-    texts = await workspace.read_many([*topics, *logs, REMINDERS], max_bytes=MAX_NOTE_BYTES)
-    lines: dict[str, Sequence[str]] = {
-        name: without_template(name, content_lines(read.data))
-        for name, read in texts.items()
-        if not isinstance(read, Exception)
-    }
-    reminders = sum(_OPEN.match(line) is not None for line in lines.pop(REMINDERS, ()))
+    daily_logs = [name for name, day in days.items() if name == daily_log_path(day)]
+    undated = [name for name in own if name not in days]
+    lines = await _read_lines(workspace, [*undated, *daily_logs])
+    reminders = lines.pop(REMINDERS, ())
+    text_lines = {path: sum(bool(line.strip()) for line in lines.get(path, ())) for path in undated}
     sources = await Sources(workspace).of_notes(list(lines.items()))
-    told = await asyncio.to_thread(_told, lines, sources, days)
-    recalled, since = await _recalled(config, now)
+    statements = await asyncio.to_thread(_statements, lines, sources, days)
+    recalled, recalled_since = await _recalled(config, now)
     older = [name for name, day in days.items() if day <= today - WEEK]
-    queue = ReviewQueue(config.folders.proposals, lock_dir=config.state_dir / "locks")
     curated = next((file for file in await workspace_files(config, now) if file.name == CURATED), None)
-    learned = [
-        each
-        for line in told
-        if (each := line.line).day and today - WEEK < each.day <= today and each.text[-1] not in _ASKS
-    ]
     return MemoryOverview(
         logs=len(days),
         first_day=min(days.values(), default=None),
         last_day=max(days.values(), default=None),
-        topics=tuple(
-            Topic(path=name, lines=count)
-            for name in topics
-            if (count := sum(bool(line.strip()) for line in lines.get(name, ())))
-        ),
+        topics=tuple(Topic(path=path, lines=count) for path, count in text_lines.items() if count),
         chat_notes=len(names) - len(own),
-        facts=sum(bool(line.claim.values) for line in told if line.line.path not in days),
-        reminders=reminders,
-        learned=tuple(sorted(learned, key=lambda line: line.day or date.min, reverse=True)),
-        waiting=tuple(
-            WaitingNote(id=each.id, path=each.write.path, text=_first_line(each.write.text or ""))
-            for each in await queue.waiting()
-        ),
-        contradictions=await asyncio.to_thread(_contradictions, told, days.keys()),
-        unrecalled=tuple(sorted(name for name in older if name not in recalled)),
+        facts=sum(bool(each.claim.values) for each in statements if each.line.path not in days),
+        reminders=sum(_OPEN.match(line) is not None for line in reminders),
+        learned=_learned([each.line for each in statements], today),
+        waiting=await _waiting(config),
+        contradictions=await asyncio.to_thread(_contradictions, statements, days.keys()),
+        unrecalled=tuple(sorted(set(older) - recalled)),
         older=len(older),
-        recalled_since=since,
+        recalled_since=recalled_since,
         memory_chars=curated.raw_chars if curated else 0,
         most_memory_chars=agent.bootstrap_max_chars,
     )
 
 
-class _Told(Record):
+async def _read_lines(workspace: Workspace, names: Sequence[str]) -> dict[str, Sequence[str]]:
+    """The lines of the notes that can be read, without the text of the template."""
+    texts = await workspace.read_many(names, max_bytes=MAX_NOTE_BYTES)
+    return {
+        name: without_template(name, content_lines(read.data))
+        for name, read in texts.items()
+        if not isinstance(read, Exception)
+    }
+
+
+def _learned(lines: Iterable[NoteLine], today: date) -> tuple[NoteLine, ...]:
+    """The lines of the last seven days without the questions, newest first."""
+    dated = [(line.day, line) for line in lines if line.day and line.text[-1] not in _ASKS]
+    new = [(day, line) for day, line in dated if today - WEEK < day <= today]
+    return tuple(line for _, line in sorted(new, key=lambda each: each[0], reverse=True))
+
+
+async def _waiting(config: Config) -> tuple[WaitingNote, ...]:
+    return tuple(
+        WaitingNote(id=each.id, path=each.write.path, text=_first_line(each.write.text or ""))
+        for each in await review_queue(config).waiting()
+    )
+
+
+class _Statement(Record):
     line: NoteLine
     claim: Claim
     subject: tuple[str, ...]
 
 
-def _told(
+def _statements(
     notes: Mapping[str, Sequence[str]],
     sources: Sequence[Sequence[Source | None]],
     days: Mapping[str, date],
-) -> list[_Told]:
-    found: list[_Told] = []
+) -> list[_Statement]:
+    found: list[_Statement] = []
     for (path, lines), its in zip(notes.items(), sources, strict=True):
         headings = outline(lines).headings
         page = () if path in days or path == CURATED else (fold(path.rpartition("/")[2].removesuffix(".md")),)
@@ -205,23 +213,23 @@ def _told(
                 for heading in above
                 if day_in(heading) is None and (name := fold(heading)) not in _GENERAL_HEADINGS
             )
-            found.append(_Told(line=line, claim=Claim(text), subject=page + subject))
+            found.append(_Statement(line=line, claim=Claim(text), subject=page + subject))
     return found
 
 
-def _contradictions(told: Sequence[_Told], dated: Container[str]) -> tuple[Contradiction, ...]:
+def _contradictions(statements: Sequence[_Statement], dated: Container[str]) -> tuple[Contradiction, ...]:
     """Values of one thing that differ between two topics, or between a topic and a later log.
 
     An earlier log only tells what was so, and two logs tell a change.
     """
-    things: dict[tuple[tuple[str, ...], tuple[str, ...]], list[_Told]] = {}
-    for each in told:
+    things: dict[tuple[tuple[str, ...], tuple[str, ...]], list[_Statement]] = {}
+    for each in statements:
         if each.line.path not in dated and _states(each):
             for thing in each.claim.values:
                 things.setdefault((each.subject, thing), []).append(each)
     known_until = {key: max(each.line.day or date.min for each in group) for key, group in things.items()}
     words = {word for _, thing in things for word in thing[:1]}
-    for each in told:
+    for each in statements:
         day = each.line.day
         if each.line.path not in dated or day is None or not (_may_name(each, words) and _states(each)):
             continue
@@ -239,11 +247,11 @@ def _contradictions(told: Sequence[_Told], dated: Container[str]) -> tuple[Contr
     return tuple(found)
 
 
-def _states(each: _Told) -> bool:
+def _states(each: _Statement) -> bool:
     return _STRUCK not in each.line.text and each.claim.is_statement
 
 
-def _may_name(each: _Told, words: Container[str]) -> bool:
+def _may_name(each: _Statement, words: Container[str]) -> bool:
     return any(word in words for word in _WORD.findall(fold(each.line.text)))
 
 
@@ -256,8 +264,7 @@ async def _recalled(config: Config, now: Clock) -> tuple[frozenset[str], date | 
     """The notes that memory tools returned, and since when if not all transcripts were read."""
     found: set[str] = set()
     left_bytes, since = MOST_TRANSCRIPT_BYTES, None
-    store = storage_of(config).sessions(now=now, new_id=random_id)
-    try:
+    async with using(storage_of(config).sessions(now=now, new_id=random_id)) as store:
         sessions = [each for each in await store.sessions(with_earlier=True) if each.transcript]
         for session in sorted(sessions, key=lambda each: each.active_at_ms, reverse=True):
             left_bytes -= session.size_bytes or 0
@@ -267,8 +274,6 @@ async def _recalled(config: Config, now: Clock) -> tuple[frozenset[str], date | 
             with suppress(SessionError):  # a transcript that cannot be read says nothing
                 data = await store.exported(session.transcript)
                 found |= await asyncio.to_thread(_paths_in, data)
-    finally:
-        await store.close()
     return frozenset(found), None
 
 

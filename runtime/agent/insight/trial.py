@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -87,16 +87,15 @@ async def tried(config: Config, model_name: str, key: Key | None, base_url: str 
     now = system_clock(owner_zone(None))
     started = time.monotonic()
     try:
-        model = connected_model(_with(config, model_name, key, base_url), model_name, now)
-        try:
+        async with aclosing(
+            connected_model(_with(config, model_name, key, base_url), model_name, now)
+        ) as model:
             request = ModelRequest(
                 system=SystemPrompt(stable=""),
                 messages=(user_message(render("session/trial"), timestamp_ms=epoch_ms(now())),),
                 max_output_tokens=MAX_OUTPUT_TOKENS,
             )
             usage = (await whole_answer(model, request)).usage
-        finally:
-            await model.aclose()
     except AgentError as error:
         is_key_refused = isinstance(error, ModelAuthError) and not isinstance(error, NoCredit)
         return Trial(model_name=model_name, problem=str(error), is_key_refused=is_key_refused)

@@ -10,6 +10,7 @@ from functools import cache, partial, reduce
 
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, random_id, stored_moment
+from nacre.runtime.contracts.closing import using
 from nacre.runtime.models.spending import spending, unreadable_usage
 from nacre.runtime.open_sessions.open_session import FLUSH_MESSAGE_ENTRY
 from nacre.runtime.providers.opening import has_price
@@ -89,8 +90,7 @@ async def calls_of(config: Config, now: Clock) -> list[Call]:
             call = Call(at=at, model=model, purpose=purpose, session_key=key, usage=usage, has_price=is_known)
             found.setdefault((at_ms, model), call)  # a forked session has copies of what was said before
 
-    store = storage_of(config).sessions(now=now, new_id=random_id)
-    try:
+    async with using(storage_of(config).sessions(now=now, new_id=random_id)) as store:
         for session in await store.sessions(with_earlier=True):
             try:
                 transcript = await store.stored(session)
@@ -99,8 +99,6 @@ async def calls_of(config: Config, now: Clock) -> list[Call]:
             for purpose, answer, usage in _answers(transcript.entries):
                 model = f"{answer.provider}/{answer.model}"
                 keep(answer.timestamp_ms, model, purpose, session.key, usage)
-    finally:
-        await store.close()
     for spent in await asyncio.to_thread(lambda: list(spending(spending_folder(config)))):
         if spent.agent_id == config.agent_id:
             said = found.pop((spent.at_ms, spent.model), None)

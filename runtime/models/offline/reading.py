@@ -6,6 +6,7 @@ sentence is a request to remember, a question, a decision or a fact.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,9 +24,10 @@ from nacre.prompts import render
 from nacre.record import Record
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.contracts.silence import SILENT_TOKEN
+from nacre.runtime.models.offline import answers
 from nacre.runtime.models.offline.answers import leaves_open
 from nacre.runtime.models.offline.phrases import PHRASES, occurs
-from nacre.runtime.models.offline.sentences import RECALLED, folded, own_words, plain, sentences
+from nacre.runtime.models.offline.sentences import RECALLED, clipped, folded, own_words, plain, sentences
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Image,
@@ -41,6 +43,7 @@ SENTENCE_CHARS = 600  # what is longer is no sentence; its beginning says what k
 MOST_WORDS_WITHOUT_MARK = 14  # a longer sentence without a question mark is a statement
 MOST_CHARS_OF_PLAIN_FACTS = 1_500  # longer messages are pasted more often than facts
 MOST_CHARS_OF_SMALL_TALK = 60
+MAX_CONFIRMED_CHARS = 300
 
 KINDS = ("decision", "preference", "rule", "open", "request", "fact", "date")
 """The kinds of statements. If several match, the first counts."""
@@ -210,6 +213,8 @@ _SUMMARY_START = re.compile(r"\s*(?:[^\n<]{0,300}\n{1,3})?<summary\b", re.IGNORE
 _COMMAND = re.compile(r"\s*/[a-zA-Z]")
 # It begins with signs, which a search through megabytes passes quickly, and not with the beginning of a line.
 _LABEL = re.compile(r"\n\[(User|Assistant(?: thinking| tool calls)?|Tool result)\]: ")
+_SOURCE = re.compile(r"\n\s*Source: \S[^\n]*\s*$")
+_RESULT_START = re.compile(r'\{\s*"path"')
 _SPEAKER_LINE = re.compile(r'\A\[(?:"[^"\n]*"|id )[^\n]*\]\n')
 _SPEAKERS: Mapping[str, Speaker] = {"User": "user", "Assistant": "assistant", "Assistant tool calls": "calls"}
 
@@ -337,6 +342,68 @@ def finished_calls(messages: Sequence[Message]) -> list[Finished]:
             text = message_text(message).strip()
             finished.append(Finished(call=call, text=text, failed=message.is_error))
     return finished
+
+
+class Hit(Record):
+    """A search result. `first` and `last` are 0 if unknown; a later note replaced the lines `superseded`."""
+
+    path: str
+    lines: Sequence[str]
+    first: int
+    last: int
+    superseded: Sequence[object] = ()
+
+
+class Search(Record):
+    """What a memory search returned. `problem` says why it found nothing, `degraded` what it went without."""
+
+    was_run: bool = False
+    hits: Sequence[Hit] = ()
+    problem: str = ""
+    degraded: str = ""
+    is_stale: bool = False
+    cites: bool = True
+
+
+def read_search(done: Finished | None) -> Search:
+    """Reads the result of a memory search. Of a truncated one, the complete hits are still read."""
+    if done is None:
+        return Search()
+    if done.failed:
+        problem = answers.SEARCH_FAILED.format(problem=clipped(done.text, MAX_CONFIRMED_CHARS))
+        return Search(was_run=True, problem=problem)
+    try:
+        report = json.loads(done.text)
+    except (ValueError, RecursionError):
+        report = {}
+    report = report if isinstance(report, Mapping) else {}
+    is_disabled = report.get("disabled")
+    return Search(
+        was_run=True,
+        hits=_hits_in(done.text),
+        problem=answers.SEARCH_DISABLED.format(problem=report.get("error")) if is_disabled else "",
+        degraded=str(report.get("degraded") or ""),
+        is_stale=bool(report.get("stale")),
+        cites=report.get("citations") != "off",
+    )
+
+
+def _hits_in(result: str) -> list[Hit]:
+    found: list[Hit] = []
+    for start in _RESULT_START.finditer(result):
+        try:
+            raw, _ = json.JSONDecoder().raw_decode(result, start.start())
+        except (ValueError, RecursionError):
+            continue
+        path, text = raw["path"], raw.get("snippet")
+        if isinstance(path, str) and path and isinstance(text, str):
+            numbers = (raw.get("startLine"), raw.get("endLine"))
+            first, last = (line if isinstance(line, int) and line > 0 else 0 for line in numbers)
+            lines = _SOURCE.sub("", text).rstrip("\n").split("\n")
+            told = raw.get("superseded")
+            old = [one.get("line") for one in told if isinstance(one, dict)] if isinstance(told, list) else ()
+            found.append(Hit(path=path, lines=lines, first=first, last=last, superseded=old))
+    return found
 
 
 def read_labelled(text: str) -> list[Said]:

@@ -8,7 +8,6 @@ the conversation.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections import Counter
@@ -16,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from datetime import date
 from itertools import chain, islice, zip_longest
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from nacre.memory.text.days.day_words import DAY_WORDS
 from nacre.memory.text.evidence import Finder
@@ -32,11 +31,14 @@ from nacre.runtime.models.offline.phrases import PHRASES, sign_test
 from nacre.runtime.models.offline.reading import (
     DAILY_LOG,
     KINDS,
+    MAX_CONFIRMED_CHARS,
     SENTENCE_CHARS,
+    Hit,
     Intent,
     Known,
     Reading,
     Said,
+    Search,
     finder_for,
     finished_calls,
     has_question_mark,
@@ -46,6 +48,7 @@ from nacre.runtime.models.offline.reading import (
     read_intent,
     read_labelled,
     read_request,
+    read_search,
     todays_log,
     told_later,
     without_request,
@@ -55,7 +58,6 @@ from nacre.sessions.compaction.facts import has_identifier
 from nacre.sessions.contracts.messages import ToolCall, message_text
 
 APPEND, SEARCH = "append", "memory_search"
-MAX_CONFIRMED_CHARS = 300
 
 _NOT_PRIVATE = re.compile(r"\bChat: (?!direct\b)\S")
 _LIST_ITEM = re.compile(r"(?:[-*+]|\d{1,3}[.)])\s")
@@ -141,36 +143,45 @@ def _about_keeping(reading: Reading, intent: Intent) -> list[str]:
     return [sentence.format(path=path, text=clipped(intent.to_keep, MAX_CONFIRMED_CHARS))]
 
 
-def _about_question(reading: Reading, intent: Intent) -> list[str]:
+def _about_question(reading: Reading, intent: Intent) -> Iterator[str]:
+    """The paragraphs about a question: quotes from notes and conversation, or that there are none."""
     if not intent.question:
-        return []
-    finder, searched = finder_for(intent.question), reading.finished_call(SEARCH)
-    result = searched.text if searched and not searched.failed else ""
-    told = told_in(result)
-    passages = best_passages(hits_in(result), finder)
-    is_near = bool(passages and not passages[0].matched)
-    asks = bool(passages and passages[0].asks)
+        return
+    finder, search = finder_for(intent.question), read_search(reading.finished_call(SEARCH))
+    passages = best_passages(search.hits, finder)
     here = said_before(reading.said, finder, Known(passage.text for passage in passages))
-    parts: list[str] = []
-    if searched and searched.failed:
-        parts.append(answers.SEARCH_FAILED.format(problem=clipped(searched.text, MAX_CONFIRMED_CHARS)))
-    elif told.get("disabled"):
-        parts.append(answers.SEARCH_DISABLED.format(problem=told.get("error")))
-    nothing = answers.NOTHING_SAID_HERE if parts else answers.NOTHING_FOUND
-    is_quoted = bool(passages) and not ((is_near or asks) and here)
-    if is_quoted:
-        cites = told.get("citations") != "off"
-        parts.append(answers.FOUND_NEAR if is_near else answers.ASKED if asks else answers.FOUND)
-        parts += [quoted(part.text, part.place if cites else "") for part in passages]
+    lead = _lead_to(passages)
+    if here and lead != answers.FOUND:
+        passages = []  # what was said here is nearer than notes that do not answer
+    if search.problem:
+        yield search.problem
+    if passages:
+        yield lead
+        yield from (quoted(passage.text, passage.place if search.cites else "") for passage in passages)
     if here:
-        parts += [answers.SAID, *map(quoted, here)]
+        yield answers.SAID
+        yield from map(quoted, here)
     if passages or here:
-        parts.append(answers.STALE_QUOTES if is_quoted and told.get("stale") else answers.QUOTES_ONLY)
+        yield answers.STALE_QUOTES if passages and search.is_stale else answers.QUOTES_ONLY
     else:
-        parts.append(nothing if searched else answers.NOTHING_FOUND_HERE)
-        parts += [answers.NOTHING_FOUND_YET] if told.get("stale") else []
-    degraded = told.get("degraded")
-    return [*parts, answers.SEARCH_DEGRADED.format(problem=degraded)] if degraded else parts
+        yield _nothing_found(search)
+        if search.is_stale:
+            yield answers.NOTHING_FOUND_YET
+    if search.degraded:
+        yield answers.SEARCH_DEGRADED.format(problem=search.degraded)
+
+
+def _lead_to(passages: Sequence[Passage]) -> str:
+    """The sentence above quotes from notes, by the first of them."""
+    if not passages or not passages[0].matched:
+        return answers.FOUND_NEAR
+    return answers.ASKED if passages[0].asks else answers.FOUND
+
+
+def _nothing_found(search: Search) -> str:
+    if not search.was_run:
+        return answers.NOTHING_FOUND_HERE
+    return answers.NOTHING_SAID_HERE if search.problem else answers.NOTHING_FOUND
 
 
 def _otherwise(reading: Reading, intent: Intent, *, is_private: bool) -> str:
@@ -202,18 +213,6 @@ _NOT_QUOTABLE = re.compile(
 """Metadata of a note about an ended session, the assistant's words in it, and lines without words."""
 _FRAMES = ("<", ">", "BEGIN NOTES FROM ", "END NOTES FROM ")
 """The beginnings of lines that enclose or quote text that the runtime loaded."""
-_SOURCE = re.compile(r"\n\s*Source: \S[^\n]*\s*$")
-_RESULT_START = re.compile(r'\{\s*"path"')
-
-
-class Hit(Record):
-    """A search result. `first` and `last` are 0 if unknown; a later note replaced the lines `superseded`."""
-
-    path: str
-    lines: Sequence[str]
-    first: int
-    last: int
-    superseded: Sequence[object] = ()
 
 
 class Passage(Record):
@@ -230,34 +229,6 @@ def search_query(question: str, message_before: Sequence[str]) -> str:
     """The search query: the question, preceded by the message before it if it has no content words."""
     says_something = finder_for(question).terms or any(day in plain(question) for day in DAY_WORDS)
     return clipped(" ".join([*(() if says_something else message_before), question]), MAX_QUERY_CHARS)
-
-
-def told_in(result: str) -> Mapping[str, Any]:
-    """The JSON object of a tool result; empty if it was truncated."""
-    try:
-        told = json.loads(result)
-    except (ValueError, RecursionError):
-        return {}
-    return told if isinstance(told, Mapping) else {}
-
-
-def hits_in(result: str) -> list[Hit]:
-    """The search results in a tool's JSON. Of a truncated result, the complete ones are still read."""
-    found: list[Hit] = []
-    for start in _RESULT_START.finditer(result):
-        try:
-            raw, _ = json.JSONDecoder().raw_decode(result, start.start())
-        except (ValueError, RecursionError):
-            continue
-        path, text = raw["path"], raw.get("snippet")
-        if isinstance(path, str) and path and isinstance(text, str):
-            numbers = (raw.get("startLine"), raw.get("endLine"))
-            first, last = (line if isinstance(line, int) and line > 0 else 0 for line in numbers)
-            lines = _SOURCE.sub("", text).rstrip("\n").split("\n")
-            told = raw.get("superseded")
-            old = [one.get("line") for one in told if isinstance(one, dict)] if isinstance(told, list) else ()
-            found.append(Hit(path=path, lines=lines, first=first, last=last, superseded=old))
-    return found
 
 
 def best_passages(hits: Sequence[Hit], finder: Finder) -> list[Passage]:

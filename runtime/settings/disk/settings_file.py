@@ -1,8 +1,7 @@
 """`nacre.json5` as plain values: parsed, its variables filled in, one agent's own settings laid over the
 rest.
 
-The only reader of the file, except for a guess at its bytes (`named_embedder.py`). The sections decide what
-the values mean, and whether they are valid.
+The only reader of the file. The sections decide what the values mean, and whether they are valid.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from nacre.runtime.settings.disk.variables import VARIABLE, filled_in
 _WHO_AND_WHERE = frozenset({"id", "default", "name", "workspace", "agentDir", "allowPaths"})
 """What an entry of `agents.list` says about its agent, and `agents.defaults` cannot."""
 _KINDS: Mapping[type, str] = {type(None): "null", bool: "true or false", str: "a text", list: "a list"}
-_HARMLESS_CHARS = 2
 _YAML = re.compile(r"^\w+:[ \t]*\n[ \t]+\w+:", re.MULTILINE)
 OTHER_FILES = ("nacre.json", "nacre.yaml", "nacre.yml", "openclaw.json", "clawdbot.json", "clawdbot.yaml")
 """Settings under other names, which are not read."""
@@ -44,22 +42,13 @@ _NAMES = {
 }
 
 
-def read_settings_file(file: Path, environment: Mapping[str, str]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The file's values, and a sentence for each variable that is not set; empty if there is no file.
-
-    Raises:
-        ConfigError: the file is unreadable, not JSON5 or not an object, or a vital variable is not set.
-    """
-    return settings_in(read_text(file), file, environment)
-
-
 def settings_in(
     text: str, file: Path, environment: Mapping[str, str]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Like `read_settings_file`, for a text that is to be the file's.
+    """The values of a text for the file, and a sentence for each variable that is not set.
 
     Raises:
-        ConfigError: as `read_settings_file`.
+        ConfigError: the text is not JSON5 or not an object, or a vital variable is not set.
     """
     raw = _decoded(text, file)
     if not isinstance(raw, dict):
