@@ -16,10 +16,11 @@ import smtplib
 import socket
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from email.message import EmailMessage
+from functools import partial
 from typing import Any, TypeVar
 
 from imap_tools import BaseMailBox, ImapToolsError, MailBox, MailBoxUnencrypted, MailMessage
@@ -190,11 +191,13 @@ def submit(mail: EmailMessage, to: Sequence[str], settings: EmailSettings) -> No
     except BridgeError as error:
         raise NotDelivered(str(error), retry_after_seconds=RETRY_SECONDS) from error
     try:
-        with _refusals():
+        try:
             server.ehlo_or_helo_if_needed()
             _check_accepted(server.mail(settings.address))
             for address in to:
                 _check_accepted(server.rcpt(address))
+        except (smtplib.SMTPException, OSError) as error:
+            raise NotDelivered(f"the server did not take the message: {error}") from error
         # From here on a failure leaves open whether the message was sent, unless the server says so.
         try:
             _check_accepted(server.data(mail.as_bytes()))
@@ -233,14 +236,6 @@ def _logged_in(settings: EmailSettings) -> smtplib.SMTP:
     except OSError as error:
         raise NotDelivered(connect_problem(address, error)) from error
     return server
-
-
-@contextlib.contextmanager
-def _refusals() -> Iterator[None]:
-    try:
-        yield
-    except (smtplib.SMTPException, OSError) as error:
-        raise NotDelivered(f"the server did not take the message: {error}") from error
 
 
 def _check_accepted(answer: tuple[int, bytes]) -> None:
@@ -292,9 +287,10 @@ class EmailBridge(Bridge):
             last = await _on(thread, lambda: self._last_uid(mailbox, inbox.cursor))
             inbox.connected()
             while not self.stopping.is_set():
-                async for uid, raw, size in self._new_messages(thread, mailbox, last):
-                    await self._take(raw, size, inbox, json.dumps({"of": mailbox.validity, "uid": uid}))
-                    last = uid
+                found = mailbox.messages_after(last)
+                while item := await _on(thread, partial(next, found, None)):
+                    last, raw, size = item
+                    await self._take(raw, size, inbox, json.dumps({"of": mailbox.validity, "uid": last}))
                 await _on(thread, lambda: mailbox.wait(self._settings.poll_seconds))
         except ConnectionError:
             if not self.stopping.is_set():
@@ -322,13 +318,12 @@ class EmailBridge(Bridge):
             mailbox = Mailbox.open(self._settings, writes=True)
         except (CannotConnect, ConnectionError) as error:
             raise NotDelivered(str(error)) from error
-        try:
+        with contextlib.closing(mailbox):
             try:
                 answered = mailbox.answered(part.answers) if part.answers else None
+                mail = compose(part, self._settings, answered, self._now)
             except ConnectionError as error:
                 raise NotDelivered(str(error)) from error
-            try:
-                mail = compose(part, self._settings, answered, self._now)
             except ValueError as error:
                 raise DeliveryRefused(str(error)) from error
             submit(mail, recipients(part), self._settings)
@@ -337,8 +332,6 @@ class EmailBridge(Bridge):
                     mailbox.mark_answered(answered.uid)
                 except ConnectionError as error:
                     log.warning("an answered e-mail could not be marked as answered: %s", error)
-        finally:
-            mailbox.close()
         return str(mail["Message-ID"])
 
     def _last_uid(self, mailbox: Mailbox, cursor: str) -> int:
@@ -348,13 +341,6 @@ class EmailBridge(Bridge):
         if stored:
             log.warning("the server has renumbered the mailbox of %s", self._settings.address)
         return mailbox.last_uid_before(self._now() - (RENUMBERED_LOOK_BACK if stored else FIRST_LOOK_BACK))
-
-    async def _new_messages(
-        self, thread: ThreadPoolExecutor, mailbox: Mailbox, last: int
-    ) -> AsyncIterator[tuple[int, bytes, int]]:
-        found = mailbox.messages_after(last)
-        while (item := await _on(thread, lambda: next(found, None))) is not None:
-            yield item
 
     async def _take(self, raw: bytes, too_large_bytes: int, inbox: Inbox, cursor: str) -> None:
         try:

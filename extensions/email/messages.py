@@ -258,11 +258,15 @@ def _read(mail: MailMessage, sender: str, me: Identity, too_large_bytes: int) ->
     if too_large_bytes:
         problem = f"it has {too_large_bytes} bytes, which is over the limit"
         files = (Attachment(name="message", mime_type="message/rfc822", data=b"", problem=problem),)
-    if not (words.text or words.quoted or files):
+    text, subject = words.text, bare_subject(mail.subject)
+    is_answer = _ids(mail, "references") or _ids(mail, "in-reply-to") or _PREFIXES.match(mail.subject)
+    if subject and not (is_answer or words.quoted or text.startswith(("/", subject))):
+        text = f"Subject: {subject}\n\n{text}" if text or files else subject
+    if not (text or words.quoted or files):
         raise Ignored("it has no readable content")
     others = sorted({*_addresses(mail, "to"), *_addresses(mail, "cc")} - {me.address.lower(), sender})
     return Inbound(
-        text=words.text,
+        text=text,
         quoted=words.quoted,
         # Recipients with malformed addresses count as recipients too.
         chat_kind="group" if others or _has_malformed_recipients(mail) else "direct",

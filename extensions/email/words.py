@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from email.message import Message
 from functools import lru_cache
@@ -19,7 +20,6 @@ from typing import Any
 
 import tinycss2
 from imap_tools.message import MailAttachment
-from imap_tools.utils import decode_value
 from tinycss2.color3 import parse_color
 
 from nacre.record import Record
@@ -106,8 +106,8 @@ class _Reader(HTMLParser):
             self.handle_endtag("head")
         elif (above == "p" and _BLOCKS.fullmatch(tag)) or (above == tag and _IMPLIED_END.fullmatch(tag)):
             self.handle_endtag(above)
-        if _BLOCKS.fullmatch(tag) or tag == "br":
-            self.pieces.append((self._look.quotes, "\n"))
+        if _BLOCKS.fullmatch(tag) or tag in ("br", "td", "th"):
+            self.pieces.append((self._look.quotes, " " if tag in ("td", "th") else "\n"))
         if not _VOID.fullmatch(tag):
             self._open.append((tag, self._look_inside(tag, found)))
             self._counts[tag] += 1
@@ -564,10 +564,8 @@ def _parts(mail: Message) -> tuple[list[str], list[str], list[Message], list[Mes
             holders.append(part)
         elif _is_file(part):
             files.append(part)
-        elif kind in ("text/plain", "text/"):
-            plain.append(decode_value(part.get_payload(decode=True), part.get_content_charset()))
-        elif kind == "text/html":
-            html.append(decode_value(part.get_payload(decode=True), part.get_content_charset()))
+        elif kind in ("text/plain", "text/", "text/html"):
+            (html if kind == "text/html" else plain).append(_decoded(part))
     return plain, html, holders, files
 
 
@@ -580,10 +578,19 @@ def _text_of(plain: Sequence[str], html: Sequence[str]) -> tuple[str, str]:
 
 
 def _is_file(part: Message) -> bool:
-    """Whether a part is a file. Some clients give even the text a `Content-ID`."""
-    if part.get_filename() or part.get_content_disposition() == "attachment":
-        return True
-    return part.get("Content-ID") is not None and part.get_content_maintype() != "text"
+    """Whether a part is a file, also one without a name."""
+    is_named = part.get_filename() is not None or part.get_content_disposition() == "attachment"
+    return is_named or part.get_content_maintype() != "text" or part.get_content_subtype() == "calendar"
+
+
+def _decoded(part: Message) -> str:
+    """The text of a part. What its character set does not explain stays visible."""
+    raw, charset = part.get_payload(decode=True), part.get_content_charset() or "utf-8"
+    with suppress(LookupError):
+        return bytes(raw).decode(charset.removesuffix("-i"), "replace")  # the usual one of Hebrew mail
+    with suppress(UnicodeDecodeError):
+        return bytes(raw).decode()
+    return bytes(raw).decode("cp1252", "replace")
 
 
 def _walked(mail: Message) -> Iterator[Message]:

@@ -121,7 +121,7 @@ class Person:
     async def leave(self) -> None:
         """Nothing ends."""
 
-    async def send(self, text: str, *, subject: str = "Hello", cc: str = "", **headers: str) -> str:
+    async def send(self, text: str, *, subject: str = "Re: Hello", cc: str = "", **headers: str) -> str:
         """Sends a message to the assistant; its id."""
         mail = EmailMessage(policy=default)
         mail["From"], mail["To"], mail["Subject"] = self.address, "nacre@localhost", subject
@@ -171,7 +171,7 @@ class DovecotWorld(ServedWorld):
         """Ann says it: in private all of it in one thread."""
         root = self._ids[thread] if thread else "" if group else self._private
         answered = {"References": root, "In-Reply-To": root} if root else {}
-        cc, subject = ("bob@localhost", f"Re: {thread}" if thread else text) if group else ("", "Hello")
+        cc, subject = ("bob@localhost", f"Re: {thread}" if thread else text) if group else ("", "Re: Hello")
         self._ids[text] = await self.person.send(text, subject=subject, cc=cc, **answered)
         self._private = self._private or ("" if group else self._ids[text])
 

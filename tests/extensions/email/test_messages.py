@@ -45,7 +45,7 @@ def test_a_private_message_and_one_to_several() -> None:
     from_bob = _read(_raw(From="bob@x.org", To="ann@example.org, nacre@example.org"))
 
     assert (private.chat_kind, private.chat_id, private.sender_id) == ("direct", *["ann@example.org"] * 2)
-    assert (private.text, private.message_id, private.chat_name) == ("hello", "<1@a>", "Tea")
+    assert (private.message_id, private.chat_name) == ("<1@a>", "Tea")
     assert (group.chat_kind, group.chat_id) == ("group", "ann@example.org,bob@x.org")
     assert (from_bob.chat_id, from_bob.sender_id) == (group.chat_id, "bob@x.org")
     assert group.is_mentioned
@@ -112,6 +112,38 @@ def test_quotations_below_are_cut_and_those_between_are_words_of_others() -> Non
         ("tea?", "On 1 May, Eve <e@x.org> wrote", "[quote 1]"),
         ("milk?", "", "[quote 2]"),
     ]
+
+
+def test_the_subject_of_a_new_message_is_read() -> None:
+    """Many people write a request into it, some write nothing else. That of an answer may be somebody's."""
+    assert _read(_raw("at five?")).text == "Subject: Tea\n\nat five?"
+    assert _read(_raw("", Subject="Buy tea")).text == "Buy tea"
+    assert _read(_raw("Tea at five?")).text == "Tea at five?"
+    assert _read(_raw("/status")).text == "/status"
+    assert _read(_raw("yes", Subject="Re: Tea")).text == "yes"
+    assert _read(_raw("yes", References="<0@a>")).text == "yes"
+
+
+def test_no_word_and_no_part_is_lost() -> None:
+    """Cells of a table stand apart; a character set that Python does not know is read all the same; what is
+    neither text nor named, such as a picture between words or an invitation, is a file."""
+    assert html_text("<table><tr><th>Total<td>42<tr><td>Tax<td>7</table>").text == "Total 42\nTax 7"
+    for charset, raw, text in (
+        ("iso-8859-8-i", "שלום".encode("iso-8859-8"), "שלום"),
+        ("x-unknown", "Köln".encode(), "Köln"),
+        ("x-unknown", b"K\xf6ln", "Köln"),
+        ("utf-8", b"K\xf6ln", "K\N{REPLACEMENT CHARACTER}ln"),
+    ):
+        head = _raw(Subject="Re: Tea").partition(b"Content-Type")[0]
+        said = _read(head + f"Content-Type: text/plain; charset={charset}\n\n".encode() + raw)
+        assert said.text == text
+    mail = EmailMessage()
+    mail["From"], mail["To"], mail["Message-ID"] = "ann@example.org", "nacre@example.org", "<1@a>"
+    mail.set_content("Come!")
+    mail.add_alternative("BEGIN:VCALENDAR", subtype="calendar")
+    mail.add_attachment(b"\x89PNG", maintype="image", subtype="png", disposition="inline")
+    said = _read(mail.as_bytes())
+    assert [file.name for file in said.attachments] == ["file.calendar", "file.png"]
 
 
 def test_html_is_read_as_text() -> None:

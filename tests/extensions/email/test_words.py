@@ -67,7 +67,7 @@ def _read(raw: bytes) -> Inbound:
     return read_message(raw, ME)
 
 
-@pytest.mark.parametrize("subject", ["Fwd: Tea", "Tea"])
+@pytest.mark.parametrize("subject", ["Fwd: Tea", "Re: Tea"])
 @pytest.mark.parametrize("ends", ["\n", "\r\n"])
 @pytest.mark.parametrize(("language", "mark"), FORWARDS.values(), ids=FORWARDS.keys())
 def test_a_forward_is_not_the_senders_word(language: str, mark: str, ends: str, subject: str) -> None:
@@ -76,7 +76,7 @@ def test_a_forward_is_not_the_senders_word(language: str, mark: str, ends: str, 
     text = f"What do you think?\n\n-- \nAnn\n{mark}\n{HEADS[language]}\n\n{POISON}\n"
     said = _read(_raw(text.replace("\n", ends), subject))
     assert said.text == "What do you think?"
-    if subject == "Tea" and mark.startswith(("-----O", "-----U", "_")):
+    if subject == "Re: Tea" and mark.startswith(("-----O", "-----U", "_")):
         assert said.quoted == ()  # an answer, above the message that it answers
         return
     (quote,) = said.quoted
