@@ -241,14 +241,13 @@ def addresses(line: str, subject: str = "") -> tuple[Address, ...]:
     for thing, value in claim.values.items() if is_note else ():
         if len(thing) < 2 and not has_label:
             continue  # "Anna is tired" names no attribute
-        words = [word.removesuffix("'s").removesuffix("’s") for word in thing]
-        stop_words = stop_words_for(words)
-        about = {stem(word) for word in words if word not in stop_words and word not in _OWNER}
+        stop_words = stop_words_for(thing)
+        about = {stem(word) for word in thing if word not in stop_words and word not in _OWNER}
         stated = {stem(word) for word in value if not is_not(word)}
         # 2026-03-04 has all numbers of 2026-03-03
         stated.update(_DATE.findall(claim._bare) if stated else ())
         # "boat: none" says that there is no value
-        is_none = has_label and not stated and bool(value)
+        is_none = (has_label or thing in claim.by_verbs) and not stated and bool(value)
         if (stated or is_none) and about and not about <= {stem(word) for word in (*NO_KEYS, *_EVENTS)}:
             about.update(map(stem, _TOKEN.findall(fold(subject))))
             is_denied = any(map(is_not, value))
@@ -469,7 +468,9 @@ def _told_by_verbs(bare: str) -> Iterator[tuple[Thing, tuple[frozenset[str], boo
             value, *_ = _and().split(found[1].strip(), 1)
             is_anybody = stop_words_for(subject).issuperset(subject)  # "she"
             is_known = not is_anybody or _table("first person").issuperset(subject)
-            if is_known and (name not in _OF_NAMES or _is_named(value)):
+            if is_known and not name:
+                yield (*subject, *_thing(value)), (frozenset(("none",)), is_change)
+            elif is_known and (name not in _OF_NAMES or _is_named(value)):
                 yield (*subject, name), (_value(value), is_change or given_up is not None)
 
 
@@ -509,7 +510,7 @@ def _is_one(value: str) -> bool:
 def _thing(text: str) -> Thing:
     for sign in _table("is different, among characters"):
         text = text.replace(sign, "")
-    words = _significant_words(text)
+    words = [word.removesuffix("'s").removesuffix("’s") for word in _significant_words(text)]
     return tuple(words) if len(words) <= _MOST_WORDS_OF_A_THING else ()
 
 

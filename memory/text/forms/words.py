@@ -32,7 +32,8 @@ def claim_words(kind: str) -> frozenset[str]:
 def verbs_of_things() -> Iterator[tuple[str, bool, frozenset[str]]]:
     """Things with the verbs of all languages that give them a value, and whether these tell of a change.
 
-    The value stands behind the words, or at their "…".
+    The value stands behind the words, or at their "…". The thing is empty for verbs behind which the thing
+    stands that somebody does not have.
     """
     for thing, kinds in _DATA["verbs"].items():
         for kind, languages in kinds.items():

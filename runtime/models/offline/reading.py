@@ -156,7 +156,7 @@ def _is_kept_unasked(sentence: str) -> bool:
 
 
 def _tells_of_somebody(sentence: str) -> bool:
-    """Whether a sentence gives a thing of somebody named a value: "Ada's car is a Golf", "Ada moved to Graz"."""
+    """Whether a sentence gives a thing of somebody named a value, such as "Ada moved to Graz"."""
     claim = claim_of(sentence)
     if not claim.is_statement or not addresses(sentence):
         return False
