@@ -6,7 +6,6 @@ found, and the line that holds now stands before it, however far behind the sear
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -14,7 +13,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.notes import NoteBytes
-from nacre.memory.contracts.records import Address, Excerpt, SearchHit, SearchReport, Superseded, citation
+from nacre.memory.contracts.records import Excerpt, SearchHit, SearchReport, Superseded, citation
 from nacre.memory.files.sources.source import PRIVATE, Audience, Source, SourcedLines, may_see, passages
 from nacre.memory.files.sources.sources import Mark, Sources, Stored, line_key
 
@@ -23,8 +22,6 @@ ALIKE = 0.85
 
 MOST_FOLLOWED = 2
 """How many lines that hold now may join the hits of one search."""
-
-_POSSESSIVE = re.compile(r"([^\W_]+)['\u2019]s\b")
 
 Attributed: TypeAlias = tuple[SearchReport, Mapping[str, tuple[SourcedLines, ...]]]
 
@@ -229,57 +226,7 @@ def _owners_first(report: SearchReport, lines: Mapping[str, Sequence[SourcedLine
             at, last = hits.index(hit), max((hits.index(each) for each in better), default=-1)
             if last > at:
                 hits.insert(last, replace(hits.pop(at), score=min(hit.score, hits[last - 1].score)))
-    return replace(report, hits=tuple(_with_marked_copies(hits)))
-
-
-def _with_marked_copies(hits: Sequence[SearchHit]) -> list[SearchHit]:
-    """The hits with marks also on lines that say a superseded value in other words.
-
-    "Ada lives in Kiel" is a copy of "Ada's city: Kiel" if a hit has "Ada's city: Graz" without a mark.
-    """
-    from nacre.memory.text.chunker import day_in_path
-    from nacre.memory.text.claims import addresses, claim_of
-
-    marks: dict[str, dict[int, Superseded]] = {
-        hit.citation: {old.line: old for old in hit.superseded} for hit in hits
-    }
-    if not any(marks.values()):
-        return list(hits)
-    days = {hit.path: day_in_path(hit.path) for hit in hits}
-    lines = [each for hit in hits for each in _numbered(hit)]
-    owned = [
-        (owner[1].casefold(), text, days[hit.path], marks[hit.citation].get(number))
-        for hit, number, text in lines
-        if (owner := _POSSESSIVE.search(text))
-    ]
-    replaced = {name for name, _, _, mark in owned if mark is not None}
-    said: list[tuple[str, Address, date | None, Superseded | None]] = [
-        (name, address, day, mark)
-        for name, text, day, mark in owned
-        if name in replaced
-        for address in addresses(text)
-    ]
-    changes = [
-        (name, old.value, new.value, day, mark)
-        for _, old, _, mark in said
-        for name, new, day, other in said
-        if mark is not None and other is None and day is not None and new.replaces(old)
-    ]
-    for hit, number, text in lines if changes else ():
-        told, folded = days[hit.path], text.casefold()
-        later = [change for change in changes if told and told <= change[3] and change[0] in folded]
-        stems = claim_of(text).stems.keys() if later else frozenset()
-        for _, was, now, _, mark in later:
-            if was <= stems and not now & stems:
-                marks[hit.citation].setdefault(number, replace(mark, line=number))
-    return [_with_marks(hit, marks[hit.citation]) for hit in hits]
-
-
-def _numbered(hit: SearchHit) -> list[tuple[SearchHit, int, str]]:
-    """The lines of a hit that is shown as a whole, with their numbers."""
-    lines = hit.snippet.split("\n")
-    is_whole = len(lines) == hit.end_line - hit.start_line + 1
-    return [(hit, number, text) for number, text in enumerate(lines, hit.start_line)] if is_whole else []
+    return replace(report, hits=tuple(hits))
 
 
 def _without_marks(hit: SearchHit, foreign: Collection[str]) -> SearchHit:
