@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nacre.cli.invocation import begin, json_option, run_reporting, shared_options
-from nacre.cli.screen.json_text import print_json
+from nacre.cli.screen.json_text import camel_json, print_json
 from nacre.cli.screen.plain import aligned, one_line
 from nacre.cli.screen.screen import screen_on
 
@@ -90,13 +90,9 @@ def _cost(row: UsageRow) -> str:
 
 
 def _json(row: UsageRow) -> dict[str, Any]:
-    usage = row.usage
+    counted = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens")
     return {
-        "calls": row.calls,
-        "inputTokens": usage.input_tokens,
-        "cacheReadTokens": usage.cache_read_tokens,
-        "cacheWriteTokens": usage.cache_write_tokens,
-        "outputTokens": usage.output_tokens,
-        "costUsd": row.cost_usd,
-        "unpricedCalls": row.unpriced_calls,
+        **camel_json(row, "calls"),
+        **camel_json(row.usage, *counted),
+        **camel_json(row, "cost_usd", "unpriced_calls"),
     }

@@ -202,9 +202,7 @@ def changed_lines(tool_name: str, arguments: Mapping[str, Any]) -> list[Line]:
     match tool_name, arguments:
         case "edit", {"old_text": str(old), "new_text": str(new)}:
             lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), n=1, lineterm=""))[2:]
-        case "append", {"text": str(text)}:
-            lines = [f"+{line}" for line in text.strip().splitlines()]
-        case "write", {"content": str(text)}:
+        case ("append", {"text": str(text)}) | ("write", {"content": str(text)}):
             lines = [f"+{line}" for line in text.strip().splitlines()]
         case _:
             return []

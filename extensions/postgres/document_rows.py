@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from nacre.extensions.postgres.server.connections import DatabaseError, StatementRefused
 from nacre.memory.contracts.workspace import FileBusy
@@ -82,7 +82,7 @@ class WrittenSince(Exception):
     """Somebody else wrote the file after it was read. Nothing was written."""
 
 
-class Row(Record):
+class Row(NamedTuple):
     """A file, or an explicitly created folder. `revision` is the number of the last write."""
 
     name: str
@@ -143,19 +143,19 @@ class Moment:
 
     def named(self, names: Sequence[str]) -> dict[str, Row]:
         """The rows of those names that exist."""
-        return {row[0]: _row(*row) for row in self.run(NAMED, names=list(names))}
+        return {row[0]: Row(*row) for row in self.run(NAMED, names=list(names))}
 
     def bodies(self, names: Sequence[str], *, max_bytes: int) -> dict[str, tuple[Row, bytes]]:
         """The rows of those names that exist, with up to `max_bytes` of each file."""
         found = self.run(BODIES, names=list(names), most=max_bytes)
-        return {row[0]: (_row(*row), bytes(body or b"")) for *row, body in found}
+        return {row[0]: (Row(*row), bytes(body or b"")) for *row, body in found}
 
     def in_ranges(self, ranges: Sequence[NameRange]) -> list[list[Row]]:
         """The rows in each range, sorted by name."""
         rows: list[list[Row]] = [[] for _ in ranges]
         lows, highs = [each.low for each in ranges], [each.high for each in ranges]
         for number, *row in self.run(IN_RANGES, lows=lows, highs=highs):
-            rows[number - 1].append(_row(*row))
+            rows[number - 1].append(Row(*row))
         return rows
 
     def all(self) -> dict[str, Document]:
@@ -292,9 +292,3 @@ class DocumentRows:
         except DatabaseError as error:
             raise WorkspaceUnreachable(str(error)) from error
         return result
-
-
-def _row(name: str, revision: int, changed_us: int, size_bytes: int, is_folder: bool) -> Row:
-    return Row(
-        name=name, revision=revision, changed_us=changed_us, size_bytes=size_bytes, is_folder=is_folder
-    )

@@ -537,7 +537,7 @@ def _folder_files(folder: Path, kept: Sequence[Path]) -> tuple[dict[str, bytes],
     if not folder.is_dir():
         return {}, []
     seen = seen_below(folder, kept=kept_inside(folder, kept))
-    return seen.files, [f"{name}: {reason}" for name, reason in seen.passed_over.items()]
+    return seen.files, _told(seen)
 
 
 def _unless_there(body: bytes, old: bytes | None) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date
 from typing import Any, LiteralString
 
 from nacre.extensions.postgres.memory_words import Head, Moment, Tokens, WordReader, narrowed
@@ -69,12 +68,8 @@ class VectorReader:
     def engine(self, moment: Moment) -> VectorEngine:
         """The name of the engine that compares vectors."""
         version, compares_codes = self._known(moment)
-        problem = (
-            ""
-            if compares_codes
-            else (f"pgvector {version} compares no bits (0.7 does): Postgres itself counts those that differ")
-        )
-        return VectorEngine(name=f"pgvector {version}", problem=problem)
+        problem = f"pgvector {version} compares no bits (0.7 does): Postgres itself counts those that differ"
+        return VectorEngine(name=f"pgvector {version}", problem="" if compares_codes else problem)
 
     def nearest(
         self, moment: Moment, head: Head, vector: Vector, limit: int, scope: Scope
@@ -248,10 +243,10 @@ class PostgresSnapshot:
         chunks = self._moment.rows(
             f"{_CHUNKS} AND source = %(source)s AND path = %(path)s ORDER BY ordinal", **values
         )
-        return _state_from_row(rows[0]), [_chunk_from_row(row) for row in chunks]
+        return FileState(*rows[0]), [_chunk_from_row(row) for row in chunks]
 
     def file_states(self, source: Source) -> Mapping[str, FileState]:
-        return {row[1]: _state_from_row(row) for row in self._moment.rows(_FILES, source=source)}
+        return {row[1]: FileState(*row) for row in self._moment.rows(_FILES, source=source)}
 
     def failures(self, source: Source) -> Mapping[str, FailedFile]:
         rows = self._moment.rows(
@@ -347,22 +342,8 @@ def stored_meta(moment: Moment) -> dict[str, str]:
     return dict(moment.rows(f"SELECT key, value FROM memory_meta {_OF_THE_BUILD}"))
 
 
-def _state_from_row(row: tuple[Any, ...]) -> FileState:
-    source, path, content_hash, size, mtime_ns, inode, read_at_ns = row
-    return FileState(
-        source=source,
-        path=path,
-        content_hash=content_hash,
-        size=size,
-        mtime_ns=mtime_ns,
-        inode=inode,
-        read_at_ns=read_at_ns,
-    )
-
-
 def _chunk_from_row(row: tuple[Any, ...]) -> Chunk:
     _, source, path, ordinal, start_line, end_line, heading_path, day, digest, text = row
-    found: date | None = day
     return Chunk(
         source=source,
         path=path,
@@ -370,7 +351,7 @@ def _chunk_from_row(row: tuple[Any, ...]) -> Chunk:
         end_line=end_line,
         text=text,
         heading_path=tuple(heading_path),
-        date=found,
+        date=day,
         content_hash=digest,
         ordinal=ordinal,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from operator import attrgetter
+from dataclasses import asdict
 from typing import Any, LiteralString
 
 from nacre.extensions.postgres.memory_reading import code_text, stored_meta, vector_text
@@ -73,74 +73,6 @@ DELETE FROM memory_vectors WHERE agent = %(agent)s AND id IN (
 """
 
 
-def attach_known(
-    moment: Moment, meta: Mapping[str, str], embedder: str, pieces: Sequence[Piece], *, now_seconds: int
-) -> set[bytes]:
-    """Attaches stored vectors to chunks whose pieces all have one; returns the hashes of texts without one.
-
-    If another process or a fallback has changed the index's embedder in the meantime, nothing is attached,
-    because vectors of two embedders must not be mixed.
-    """
-    hashes = {piece.text_hash for piece in pieces}
-    stored = moment.rows(_KNOWN, embedder_id=_embedder_id(moment, embedder), hashes=sorted(hashes))
-    known: dict[bytes, int] = {bytes(text_hash): vector_id for text_hash, vector_id in stored}
-    moment.change(_USE, ids=sorted(known.values()), now_seconds=now_seconds)
-    whole = pieces_of_whole_chunks(pieces, known) if is_index_of(meta, embedder) else []
-    if whole:
-        moment.change(
-            _ATTACH,
-            chunk_ids=[piece.chunk_id for piece in whole],
-            pieces=[piece.piece for piece in whole],
-            vector_ids=[known[piece.text_hash] for piece in whole],
-        )
-    return hashes - known.keys()
-
-
-def put_vectors(
-    moment: Moment, embedder: str, vectors: Mapping[bytes, Vector | None], *, now_seconds: int
-) -> None:
-    """Stores vectors by text hash. A zero vector is stored as refused, because nothing can be near it.
-
-    Existing rows stay, because chunks reference them.
-    """
-    embedder_id = _embedder_id(moment, embedder)
-    asked = {key: None if vector is None else question(vector) for key, vector in vectors.items()}
-    kept = {key: None if vector is None or is_zero(vector) else vector for key, vector in asked.items()}
-    lengths = {len(vector) // 4 for vector in kept.values() if vector is not None}
-    refuse_other_lengths(lengths, stored=moment.value(_LENGTH, embedder_id=embedder_id))
-    first = moment.value(_NEXT_VECTOR_IDS, count=len(kept))
-    moment.change_each(
-        _PUT,
-        (
-            {
-                "id": vector_id,
-                "embedder_id": embedder_id,
-                "text_hash": key,
-                "now_seconds": now_seconds,
-                "embedding": None if vector is None else vector_text(vector),
-                "code": None if vector is None else code_text(question_code(vector)),
-            }
-            for vector_id, (key, vector) in enumerate(kept.items(), start=first)
-        ),
-    )
-
-
-def detach_vectors(moment: Moment) -> None:
-    moment.change("DELETE FROM memory_chunk_vectors WHERE agent = %(agent)s AND build = %(build)s")
-
-
-def evict(moment: Moment, keep_unused: int) -> int:
-    """Deletes vectors that no chunk of any build uses, least recently used first; returns their number."""
-    return moment.change(_EVICT, keep_unused=keep_unused)
-
-
-def _embedder_id(moment: Moment, name: str) -> int:
-    found = moment.value(_EMBEDDER, name=name)
-    return int(found if found is not None else moment.value(_ADD_EMBEDDER, name=name))
-
-
-_STATE = ("source", "path", "content_hash", "size", "mtime_ns", "inode", "read_at_ns")
-_STATE_OF = attrgetter(*_STATE)
 _UPSERT_FILE = """
 INSERT INTO memory_files (agent, build, source, path, content_hash, size, mtime_ns, inode, read_at_ns)
 VALUES (%(agent)s, %(build)s, %(source)s, %(path)s, %(content_hash)s, %(size)s, %(mtime_ns)s, %(inode)s,
@@ -315,32 +247,63 @@ class PostgresWriter:
 
     def set_failures(self, source: Source, failed: Sequence[FailedFile], cleared: Sequence[str]) -> None:
         self._moment.change(_FORGET_FAILURES, source=source, paths=list(cleared))
+        self._moment.change_each(_PUT_FAILURE, ({"source": source, **asdict(item)} for item in failed))
+
+    def attach_known(self, embedder: str, pieces: Sequence[Piece], *, now_seconds: int) -> set[bytes]:
+        """Attaches vectors to a chunk if all its pieces have one.
+
+        If another process or a fallback has changed the index's embedder in the meantime, nothing is
+        attached, because vectors of two embedders must not be mixed.
+        """
+        self.has_attached = True
+        hashes = {piece.text_hash for piece in pieces}
+        embedder_id = self._embedder_id(embedder)
+        stored = self._moment.rows(_KNOWN, embedder_id=embedder_id, hashes=sorted(hashes))
+        known: dict[bytes, int] = {bytes(text_hash): vector_id for text_hash, vector_id in stored}
+        self._moment.change(_USE, ids=sorted(known.values()), now_seconds=now_seconds)
+        whole = pieces_of_whole_chunks(pieces, known) if is_index_of(self.meta(), embedder) else []
+        if whole:
+            self._moment.change(
+                _ATTACH,
+                chunk_ids=[piece.chunk_id for piece in whole],
+                pieces=[piece.piece for piece in whole],
+                vector_ids=[known[piece.text_hash] for piece in whole],
+            )
+        return hashes - known.keys()
+
+    def put_vectors(self, embedder: str, vectors: Mapping[bytes, Vector | None], *, now_seconds: int) -> None:
+        # A zero vector is stored as refused, because nothing can be near it. Existing rows stay, because
+        # chunks reference them.
+        embedder_id = self._embedder_id(embedder)
+        asked = {key: None if vector is None else question(vector) for key, vector in vectors.items()}
+        kept = {key: None if vector is None or is_zero(vector) else vector for key, vector in asked.items()}
+        lengths = {len(vector) // 4 for vector in kept.values() if vector is not None}
+        refuse_other_lengths(lengths, stored=self._moment.value(_LENGTH, embedder_id=embedder_id))
+        first = self._moment.value(_NEXT_VECTOR_IDS, count=len(kept))
         self._moment.change_each(
-            _PUT_FAILURE,
+            _PUT,
             (
                 {
-                    "source": source,
-                    "path": item.path,
-                    "problem": item.problem,
-                    "attempts": item.attempts,
-                    "retry_at_seconds": item.retry_at_seconds,
+                    "id": vector_id,
+                    "embedder_id": embedder_id,
+                    "text_hash": key,
+                    "now_seconds": now_seconds,
+                    "embedding": None if vector is None else vector_text(vector),
+                    "code": None if vector is None else code_text(question_code(vector)),
                 }
-                for item in failed
+                for vector_id, (key, vector) in enumerate(kept.items(), start=first)
             ),
         )
 
-    def attach_known(self, embedder: str, pieces: Sequence[Piece], *, now_seconds: int) -> set[bytes]:
-        self.has_attached = True
-        return attach_known(self._moment, self.meta(), embedder, pieces, now_seconds=now_seconds)
-
-    def put_vectors(self, embedder: str, vectors: Mapping[bytes, Vector | None], *, now_seconds: int) -> None:
-        put_vectors(self._moment, embedder, vectors, now_seconds=now_seconds)
-
     def detach_vectors(self) -> None:
-        detach_vectors(self._moment)
+        self._moment.change("DELETE FROM memory_chunk_vectors WHERE agent = %(agent)s AND build = %(build)s")
 
     def evict(self, *, keep_unused: int | None) -> int:
-        return 0 if keep_unused is None else evict(self._moment, keep_unused)
+        return 0 if keep_unused is None else self._moment.change(_EVICT, keep_unused=keep_unused)
+
+    def _embedder_id(self, name: str) -> int:
+        found = self._moment.value(_EMBEDDER, name=name)
+        return int(found if found is not None else self._moment.value(_ADD_EMBEDDER, name=name))
 
 
 def _each_once(files: Sequence[IndexedFile]) -> Iterator[list[IndexedFile]]:
@@ -369,8 +332,7 @@ def _key(file: IndexedFile) -> tuple[str, str]:
 
 
 def _state_values(state: FileState) -> dict[str, Any]:
-    values = dict(zip(_STATE, _STATE_OF(state), strict=True))
-    return {**values, "believable_ns": believable_ns(state)}
+    return {**state._asdict(), "believable_ns": believable_ns(state)}
 
 
 def _chunk_values(chunk_id: int, chunk: Chunk) -> dict[str, Any]:

@@ -6,12 +6,11 @@ import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import count
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from nacre.extensions.postgres import session_statements as statements
 from nacre.extensions.postgres.server.connections import DatabaseError
@@ -155,8 +154,7 @@ def _place(ended: EndedSession) -> dict[str, Any]:
     return {"ended_at_ms": ended.ended_at_ms, "session_id": ended.session_id}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Head:
+class Head(NamedTuple):
     """A transcript's own row. `lane` is the session key whose lane it belongs to, if known."""
 
     id: Any
@@ -167,7 +165,7 @@ class Head:
 
 def head_of(rows: Moment, name: str) -> Head | None:
     found = rows.run(statements.HEAD, name=name)
-    return Head(**dict(zip(("id", "lines", "size_bytes", "lane"), found[0], strict=True))) if found else None
+    return Head(*found[0]) if found else None
 
 
 def lines_from(rows: Moment, head: Head, number: int = 0) -> list[bytes]:
@@ -207,7 +205,7 @@ Change: TypeAlias = Callable[[Mapping[str, SessionRecord]], Mapping[str, Session
 
 
 class LineRows:
-    """The session index of an agent. All methods raise `SessionStoreRefused`."""
+    """Implements `SessionRecords`, which documents the methods. All raise `SessionStoreRefused`."""
 
     notices: tuple[str, ...] = ()
     """Always empty, because a database needs no repairs."""
@@ -262,11 +260,9 @@ class LineRows:
         """Does nothing: each commit is durable."""
 
     async def mirror(self, key: str, change: RecordChange) -> SessionRecord | None:
-        """`update` for an existing line."""
         return await self.update(key, lambda record: None if record is None else change(record))
 
     async def edit(self, change: Change) -> Mapping[str, SessionRecord | None]:
-        """Replaces several lines in one transaction and returns the result of `change`."""
         return await self._rows.write(lambda rows: edited(rows, change))
 
 
@@ -348,10 +344,10 @@ class ResultRows:
 
 
 class TranscriptRows:
-    """One transcript, which any number of objects and processes may share.
+    """Implements `Transcript`, which documents the methods, for any number of objects and processes.
 
-    Methods that query the database raise `SessionStoreRefused`. Methods that add something raise
-    `SessionTakenOver` if another process has taken the session's lane from this one.
+    Methods that query the database raise `SessionStoreRefused`, or `SessionCorrupt` if the transcript is
+    gone. Methods that add something raise `SessionTakenOver` if another process has taken the session's lane.
     """
 
     def __init__(
@@ -385,17 +381,12 @@ class TranscriptRows:
         return self._linker.tree
 
     def transcript(self) -> tuple[TranscriptItem, ...]:
-        """The view of the current branch for a model."""
         return self.views.transcript(self.tree)
 
     def sent(self) -> SentView:
-        """The messages to send to models, updated by this call."""
         return self.views.sent(self.tree)
 
     async def refresh(self) -> bool:
-        """Reads entries that others added; returns whether there were any. Raises `SessionCorrupt` if the
-        transcript is gone.
-        """
         async with self._in_order:
             return await self._caught_up()
 
@@ -406,7 +397,6 @@ class TranscriptRows:
         durable: bool = True,  # noqa: ARG002 - each is
         mirror: RecordChange | None = None,
     ) -> Entry:
-        """Appends an entry. Raises `ValueError` like `check_addable`."""
         check_addable(body, self.tree)
         return await self._added(body, mirror=mirror)
 
@@ -414,16 +404,9 @@ class TranscriptRows:
         return await self.append(CustomRecord(custom_type=custom_type, data=data), durable=durable)
 
     async def rewind(self, leaf_id: str | None, *, summary: str = "") -> Entry:
-        """Goes back to an entry or to the beginning. Raises `ValueError` for an unknown entry."""
         return await self._added(rewind_body(self.tree, leaf_id, summary), parent_id=leaf_id)
 
     async def fork(self, name: str, *, session_id: str, leaf_id: str | None) -> None:
-        """Copies the branch up to `leaf_id`, with its whole results, to a new transcript `name`.
-
-        Raises:
-            ValueError: no entry has this id.
-            SessionCorrupt: a transcript has this name already.
-        """
         await self.refresh()
         at = self._now()
         header = SessionHeader(

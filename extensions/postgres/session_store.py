@@ -250,7 +250,7 @@ TAIL_LINES = 200
 
 
 class PostgresSessionStore:
-    """Implements `SessionStore`. `cwd` goes into the headers of new transcripts.
+    """Implements `SessionStore`, which documents the methods. `cwd` goes into the headers of new transcripts.
 
     All methods raise `SessionStoreRefused` if the database refuses or cannot be reached. Closing the store
     closes the database.
@@ -267,20 +267,16 @@ class PostgresSessionStore:
     ) -> None:
         self._rows = AgentRows(database, agent)
         self.index = LineRows(self._rows)
-        """The session of each key."""
         self.ended_sessions = EndingRows(self._rows)
-        """The unfinished endings of sessions."""
         self._cwd = cwd
         self._now = now
         self._new_id = new_id
 
     @property
     def place(self) -> str:
-        """The database and the agent, for people."""
         return self._rows.place
 
     def transcript_name(self, record: SessionRecord) -> str:
-        """The name of the transcript of a line's session. Raises `SessionCorrupt` for an invalid name."""
         name = record.session_file or f"{record.session_id}.jsonl"
         if not is_transcript_name(name):
             raise SessionCorrupt(
@@ -290,7 +286,6 @@ class PostgresSessionStore:
         return name
 
     async def has_transcript(self, record: SessionRecord) -> bool:
-        """Whether a line's session has a transcript."""
         try:
             name = self.transcript_name(record)
         except SessionCorrupt:
@@ -301,12 +296,6 @@ class PostgresSessionStore:
         return bool(found)
 
     async def transcript(self, record: SessionRecord, *, first: KnownBody | None = None) -> TranscriptRows:
-        """The transcript of a line's session, created if necessary, with an entry `first` if given.
-
-        Raises:
-            SessionCorrupt: the line names something that cannot be its transcript.
-            SessionVersionUnknown: a newer program wrote it.
-        """
         name = self.transcript_name(record)
         found = await self._rows.read(lambda rows: _whole(rows, name))
         is_new = found is None
@@ -325,11 +314,9 @@ class PostgresSessionStore:
         return opened
 
     async def sessions(self, *, with_earlier: bool) -> list[StoredSession]:
-        """The current sessions of keys, and `with_earlier` their earlier ones."""
         return await self._rows.read(lambda rows: self._listed(rows, with_earlier))
 
     async def last_messages(self, sessions: Iterable[StoredSession], *, most: int) -> list[LastMessage]:
-        """The last messages of people, from the ends of the transcripts, until `most` are found."""
         found: list[LastMessage] = []
         for session in sessions:
             if len(found) >= most:
@@ -351,7 +338,6 @@ class PostgresSessionStore:
         ]
 
     async def exported(self, name: str) -> bytes:
-        """A transcript as JSON lines, byte for byte. Raises `SessionNotFound`."""
         found = await self._rows.read(lambda rows: _whole(rows, name))
         if found is None or not is_transcript_name(name):
             raise SessionNotFound(f"There is no transcript {name!r} in {self.place}.")
@@ -367,7 +353,6 @@ class PostgresSessionStore:
         await self._rows.write(work)
 
     async def stored(self, session: StoredSession) -> StoredTranscript:
-        """The content of a session's transcript. Raises `SessionNotFound`."""
         name = session.transcript
         found = await self._rows.read(lambda rows: _whole(rows, name))
         if found is None:
@@ -378,7 +363,6 @@ class PostgresSessionStore:
         )
 
     async def delete(self, session: StoredSession) -> str:
-        """Deletes a session. Its transcript stays under another name, which is returned."""
         at = self._now()
         aside = await self._rows.write(lambda rows: deleted(rows, session, at))
         return f"{self.place}, {aside}" if aside else ""
@@ -386,8 +370,6 @@ class PostgresSessionStore:
     async def maintain(
         self, limits: MaintenanceLimits, *, main_key: str, active_keys: Collection[str], dry_run: bool
     ) -> UpkeepReport:
-        """Applies the limits to lines and transcripts, or reports what that would change."""
-
         at = self._now()
 
         def work(rows: Moment, *, is_dry: bool) -> UpkeepReport:
@@ -407,7 +389,6 @@ class PostgresSessionStore:
     async def rewritten(
         self, change: Rewrite, *, but: Collection[str] = (), dry_run: bool
     ) -> tuple[str, ...]:
-        """Rewrites all transcripts and results, one transcript at a time; see `RewritableStore`."""
         run = self._rows.read if dry_run else self._rows.write
         listed = await self._rows.read(transcript_rows)
         names = [row.name for row in listed if row.session_id not in but]
@@ -415,15 +396,12 @@ class PostgresSessionStore:
         return tuple([name for name in names if await run(partial(each, name=name))])
 
     def fence(self, key: str) -> int | None:
-        """This process's fence of the lane of a key; `None` if it does not hold the lane."""
         return self._rows.held.get(key)
 
     def turn_lock(self, key: str) -> AbstractAsyncContextManager[bool]:
-        """A context manager that tries to take the lane of a key without waiting; see `Lane`."""
         return Lane(self._rows, key, holder=self._new_id())
 
     async def close(self) -> None:
-        """Finishes pending work and closes the database."""
         await self._rows.database.close()
 
     async def _opened(self, name: str, head: Head, lines: Sequence[bytes]) -> TranscriptRows:

@@ -120,7 +120,7 @@ class PostgresLedgerPlace(Record):
 
     async def open_shared(self, *, now: Clock, new_id: NewId) -> Ledger:
         """Joins the programs that serve the ledger."""
-        from nacre.extensions.postgres.shared_ledger import SharedLedger
+        from nacre.extensions.postgres.ledger import SharedLedger
 
         await self._refuse_left_behind()
         return await SharedLedger.open(shared_database(self.url), agent=self.agent, now=now, new_id=new_id)
@@ -171,18 +171,15 @@ class DatabaseRows:
         self._agent = agent
 
     async def having(self, says: Says, *, but_sessions: bool) -> Mapping[str, int]:
-        """The number of matching rows, by table."""
         but = _OF_SESSIONS if but_sessions else ()
         return await _rows_with(self._database, self._agent, says, but=but)
 
     async def forget_ended_turns(self, says: Says) -> None:
-        """Removes the rows of finished turns, with the messages that joined them."""
         from nacre.extensions.postgres.workers.turn_rows import forget_turns
 
         await forget_turns(self._database, self._agent, says)
 
     async def forget_waiting_turns(self, says: Says, *, dry_run: bool) -> int:
-        """Removes the rows of turns that wait for a worker."""
         from nacre.extensions.postgres.workers.turn_rows import forget_waiting_turns
 
         return await forget_waiting_turns(self._database, self._agent, says, dry_run=dry_run)

@@ -372,7 +372,6 @@ class Turn:
             self.emit(MessageJoined(inbound_id=joining_id))
 
     async def set_aside(self, answer: AssistantMessage) -> None:
-        """Keeps the beginning of an answer that is asked for again where no model sees it."""
         await self.session.journal.append_custom(BROKEN_ANSWER_ENTRY, answer.to_json())
 
     async def recall(self) -> None:

@@ -128,7 +128,6 @@ class Journal:
 
     @property
     def place(self) -> str:
-        """Where the transcript is stored, for people."""
         return str(self.path)
 
     @property
@@ -161,11 +160,9 @@ class Journal:
         return self.views.transcript(self.tree)
 
     def sent(self) -> SentView:
-        """What models are sent, brought up to date by this call. Call it from one thread at a time."""
         return self.views.sent(self.tree)
 
     async def refresh(self) -> bool:
-        """Reads what others appended since the last read; whether there was anything."""
         return not self._file.is_current() and await self._worker.run(self._file.refresh)
 
     async def append(self, body: KnownBody, *, durable: bool = True, mirror: object = None) -> Entry:  # noqa: ARG002 - the index is another file
@@ -184,7 +181,6 @@ class Journal:
         return await self._worker.run(lambda: add(body))
 
     async def append_custom(self, custom_type: str, data: Any, *, durable: bool = True) -> Entry:
-        """Appends a program's own record, which the model never sees."""
         return await self.append(CustomRecord(custom_type=custom_type, data=data), durable=durable)
 
     async def rewind(self, leaf_id: str | None, *, summary: str = "") -> Entry:

@@ -360,9 +360,6 @@ def _results_folder(path: Path) -> Path:
     return path.with_name(path.name.replace(".jsonl", FOLDER_SUFFIX, 1))
 
 
-_TAIL_BYTES = 65_536
-
-
 class SessionPlaces(Record):
     """Where the files are: the index with the transcripts beside it, and the folders of ended sessions and
     locks.
@@ -512,7 +509,7 @@ class FileSessionStore:
 
 def _date_back(path: Path, data: bytes) -> None:
     """Sets a file's time to that of its last entry, because listings and resets use it."""
-    last = split_lines(data[-_TAIL_BYTES:])[-1:]
+    last = split_lines(data[-TAIL_BYTES:])[-1:]
     value = last[0].value if last else None
     at_ms = timestamp_ms(str(value.get("timestamp") or "")) if value else 0
     if at_ms:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from nacre.memory.contracts.records import (
     Chunk,
@@ -106,11 +106,11 @@ class SqliteSnapshot:
         if row is None:
             return None
         rows = self._connection.execute(f"{_CHUNK_COLUMNS} {among} ORDER BY ordinal", (source, path))
-        return _state_from_row(source, row), [_chunk_from_row(row) for row in rows]
+        return FileState(source, *row), [_chunk_from_row(row) for row in rows]
 
     def file_states(self, source: Source) -> Mapping[str, FileState]:
         rows = self._connection.execute(f"{_FILE_COLUMNS} WHERE source = ?", (source,))
-        return {state.path: state for state in (_state_from_row(source, row) for row in rows)}
+        return {state.path: state for state in (FileState(source, *row) for row in rows)}
 
     def failures(self, source: Source) -> Mapping[str, FailedFile]:
         rows = self._connection.execute(
@@ -232,10 +232,6 @@ def _dimensions(connection: Connection) -> int | None:
         " JOIN vectors ON vectors.id = vector_id WHERE embedding IS NOT NULL LIMIT 1"
     ).get
     return length
-
-
-def _state_from_row(source: Source, row: Sequence[Any]) -> FileState:
-    return FileState(source, *row)
 
 
 def _chunk_from_row(row: tuple[int, Source, str, int, int, int, str, str | None, str, str]) -> Chunk:

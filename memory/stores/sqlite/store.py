@@ -12,7 +12,6 @@ import json
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -331,7 +330,6 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 _MOVE_CHUNK = "UPDATE chunks SET ordinal = ?, start_line = ?, end_line = ? WHERE id = ?"
 _READ_AT = "SELECT read_at_ns, mtime_ns FROM files WHERE source = ? AND path = ?"
 _INSERT_FTS = f"INSERT INTO chunks_fts (rowid, {', '.join(FIELDS)}) VALUES (?{', ?' * len(FIELDS)})"
-_STATE_ROW = attrgetter("source", *STATE_COLUMNS)
 _UPSERT_FILE = f"""
 INSERT INTO files (source, {", ".join(STATE_COLUMNS)}) VALUES (?{", ?" * len(STATE_COLUMNS)})
 ON CONFLICT (source, path) DO UPDATE SET content_hash = excluded.content_hash, size = excluded.size,
@@ -369,7 +367,7 @@ class SqliteWriter:
             stored_at = self._connection.execute(_READ_AT, (state.source, state.path)).fetchone()
             if is_later(stored_at, state):
                 continue
-            file_id = self._connection.execute(_UPSERT_FILE, _STATE_ROW(state)).get
+            file_id = self._connection.execute(_UPSERT_FILE, state).get
             new, moved, gone = kept_chunks(file.chunks, self._stored_chunks(file_id), _key)
             self._connection.executemany(_MOVE_CHUNK, map(_moved_row, moved))
             _remove_chunks(self._connection, gone)

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from nacre.extensions.postgres import ledger_statements as statements
-from nacre.extensions.postgres.ledger import PostgresRows
+from nacre.extensions.postgres.ledger import Member, PostgresRows, SharedLedger, plan
 from nacre.extensions.postgres.server.database import Database, Pace
-from nacre.extensions.postgres.shared_ledger import Member, SharedLedger, plan
 from nacre.runtime.ledger.ledger import AccountId, Ledger
 from nacre.runtime.ledger.records import LedgerUnusable, StoredStatus
 from nacre.runtime.models.scripted import Clock, CountingIds
