@@ -207,7 +207,7 @@ async def _body(request: Request) -> dict[str, Any]:
             raise HTTPException(413, f"A message has at most {MOST_BODY_BYTES} bytes.")
     try:
         body = json.loads(bytes(read))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise HTTPException(422, "The body is not JSON.") from error
     if not isinstance(body, dict):
         raise HTTPException(422, "The body is not a JSON object.")

@@ -124,6 +124,7 @@ async def test_a_group_is_one_conversation(tmp_path: Path) -> None:
         ({"json": ["hi"]}, {"x-user": "ann"}, 422),
         ({"json": {"text": "hi", "session": "agent:user-bob:main"}}, {"x-user": "ann"}, 422),
         ({"content": b"{"}, {"x-user": "ann", **JSON}, 422),
+        ({"content": b"[" * 100_000}, {"x-user": "ann", **JSON}, 422),
         ({"data": {"text": "hi"}}, {"x-user": "ann"}, 415),
         (
             {"content": b" " * (MOST_BODY_BYTES + 1)},

@@ -96,7 +96,7 @@ def _in_private(inbound: Inbound, channel: AccountRules, role: Role, *, is_owner
 def _in_a_group(inbound: Inbound, channel: AccountRules, activation: str, *, is_owner: bool) -> Verdict:
     here = channel.groups.get(inbound.chat_id) or channel.groups.get(ANYBODY)
     if channel.group_policy == "disabled" or (channel.group_policy == "allowlist" and here is None):
-        return Verdict(outcome="ignore", why="the group is not in groups")
+        return Verdict(outcome="ignore", why=f"the group {inbound.chat_id} is not in groups")
     senders = channel.group_allow_from
     if senders and not is_owner and not _has(senders, inbound.sender_id, inbound):
         return Verdict(outcome="ignore", why="the sender is not in groupAllowFrom")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -385,8 +386,7 @@ class Dispatcher:
         return self._agents.by_id.get(received.agent_id) or self._agents.for_message(received.inbound)
 
     def _command(self, received: Received) -> str:
-        inbound = received.inbound
-        return "" if inbound.trigger else self._agent_of(received).command(inbound)
+        return "" if received.inbound.trigger else self._agent_of(received).command(received.inbound)
 
     def _is_alone(self, received: Received) -> bool:
         return bool(received.inbound.trigger or self._command(received))
@@ -408,7 +408,7 @@ class Dispatcher:
         return (
             line,
             f"🌉 Bridges: {' · '.join(status.line for status in self._connections.statuses)}",
-            f"📮 Messages: {told(await self._ledger.not_done())}",
+            f"📮 Messages: {told(Counter(await self._ledger.not_done()) - Counter(waiting=1))}",
             *await self._upcoming_lines(self._agent_of(received)),
         )
 

@@ -71,7 +71,7 @@ def connect_problem(address: Address, error: OSError) -> str:
             "or name the file of its certificate authority in tlsCaFile."
         )
     if isinstance(error, ssl.SSLError):
-        return f"{where} does not answer with valid TLS ({error.reason}). Is this the port for TLS?"
+        return f"{where} does not answer with valid TLS ({error.reason}); perhaps it is a port without TLS."
     if isinstance(error, TimeoutError):
         return f"{where} did not answer within {CONNECT_SECONDS:.0f} seconds."
     why = error.strerror or str(error) or "it closed the connection; a port without TLS does that"

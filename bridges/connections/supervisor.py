@@ -135,7 +135,7 @@ class Supervisor:
             return "its connection ended"
         if not isinstance(error, Exception):
             raise error
-        return str(error) or type(error).__name__
+        return str(error).rstrip(".") or type(error).__name__
 
     async def _start(self) -> None:
         await self.bridge.start(await self._make_inbox(self._connected))

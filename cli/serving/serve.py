@@ -220,4 +220,4 @@ def _tell_changes(
         if status.state == "connected":
             invocation.say(f"{status.line}.")
         else:
-            invocation.warn(f"{status.line.rstrip('.')}. It is tried again.")
+            invocation.warn(f"{status.line}. It is tried again.")

@@ -66,6 +66,8 @@ def nearest_word(word: str, commands: Sequence[Command], *, likeness: float = LE
 
 
 async def _unknown(run: CommandRun) -> Outcome:
+    if run.rest == "/start":  # Telegram's button for a new chat sends it
+        return await _help(run)
     nearest = nearest_word(run.rest, run.offered)
     meant = f" Did you mean {nearest}?" if nearest else ""
     return run.reply(f"There is no command {run.rest}.{meant} /help lists the commands.")
@@ -180,11 +182,10 @@ def _with_triggers(commands: Sequence[Command], triggers: Sequence[str]) -> list
 
 
 def _checked_words(command: Command) -> tuple[str, ...]:
-    if not command.words:
-        for name in (command.name, *command.aliases):
-            if not _NAME.fullmatch(name):
-                raise ConfigError(
-                    f"{name!r} cannot name a chat command. Use a small letter, and then at most 31 "
-                    "of a-z, 0-9, - and _, without the slash."
-                )
+    for name in () if command.words else (command.name, *command.aliases):
+        if not _NAME.fullmatch(name):
+            raise ConfigError(
+                f"{name!r} cannot name a chat command. Use a small letter, and then at most 31 "
+                "of a-z, 0-9, - and _, without the slash."
+            )
     return command.called_by

@@ -110,7 +110,7 @@ def _conversation(
     mapping = {key: node for key, node in raw["mapping"].items() if isinstance(node, dict)}
     messages = [key for key, node in mapping.items() if isinstance(node.get("message"), dict)]
     started_ms = _ms(raw.get("create_time")) or 0
-    title = str(raw.get("title") or "")
+    title = " ".join(str(raw.get("title") or "").split())
     nodes = _Nodes(mapping, started_ms, title or identity, pictures, file)
     leaf = raw.get("current_node")
     return Conversation(

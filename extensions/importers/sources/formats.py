@@ -5,6 +5,7 @@ An export is never in memory as a whole: an array is read element by element. Th
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -39,7 +40,7 @@ def conversations_in(
             number = 0
             for number, raw in enumerate(_elements(file), 1):
                 conversation = parse(raw) if isinstance(raw, dict) else None
-                place, why = f"{name} #{number}", "it has no ID or no messages"
+                place, why = f"{name} #{number}", "it has no ID or no messages of this program"
                 yield conversation or Skipped(kind="sessions", name=place, reason=why, file=name)
             if not number:
                 yield Skipped(kind="files", name=name, reason="it contains nothing to import", file=name)
@@ -82,10 +83,10 @@ def _elements(file: IO[bytes]) -> Iterator[Any]:
 
 
 def _first_char(file: IO[bytes]) -> bytes:
-    """The first character that is not white space, leaving the file at its beginning."""
+    """The first character that is not white space, leaving the file at its beginning, behind a BOM."""
     head = file.read(4096)
-    file.seek(0)
-    return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+    file.seek(3 if head.startswith(codecs.BOM_UTF8) else 0)
+    return head.removeprefix(codecs.BOM_UTF8).lstrip()[:1]
 
 
 def variables(files: Files, name: str) -> Iterator[Piece]:

@@ -45,7 +45,9 @@ def test_private_chats(policy: str, unknown: str, listed: str, guest: str) -> No
 def test_without_settings_nobody_is_let_in() -> None:
     """Private chats ask for a code, and groups hear nothing."""
     assert _judged(Settings()) == ("pair", False)
-    assert _judged(Settings(), chat_kind="group", is_mentioned=True) == ("ignore", False)
+    group = Inbound(text="hi", chat_kind="group", channel="line", chat_id="-100", is_mentioned=True)
+    assert judge(group, Settings(), "").outcome == "ignore"
+    assert "-100" in judge(group, Settings(), "").why  # nothing else tells the id to write in the settings
 
 
 def test_groups() -> None:

@@ -78,7 +78,7 @@ async def test_its_failure_is_told() -> None:
         waiting.set()
         await asyncio.Event().wait()
 
-    supervisor = Supervisor(_Flaky(OSError("no route to host")), inbox, sleep=sleep, stop_seconds=3600)
+    supervisor = Supervisor(_Flaky(OSError("no route to host.")), inbox, sleep=sleep, stop_seconds=3600)
     supervisor.start()
     await waiting.wait()
 

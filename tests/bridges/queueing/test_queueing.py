@@ -190,6 +190,7 @@ async def test_status_is_answered_while_a_turn_runs(tmp_path: Path) -> None:
     status = "\n".join(server.shown()[:-1])
     assert "Model: scripted/model" in status
     assert "Queue: collect (a turn runs, 0 waiting)" in status
+    assert "Messages: 1 being answered\n" in status  # the one that asks does not count itself
 
 
 async def test_too_many_messages_are_refused_where_that_is_wished(tmp_path: Path) -> None:

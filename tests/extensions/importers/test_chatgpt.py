@@ -97,6 +97,15 @@ def test_an_export_without_conversations_has_nothing_to_import(tmp_path: Path) -
     assert reasons(told, "files")["it contains nothing to import"] == ["conversations.json"]
 
 
+def test_an_export_that_was_saved_again_is_read(tmp_path: Path) -> None:
+    """Programs on Windows put a byte order mark in front."""
+    folder = tmp_path / "export"
+    folder.mkdir()
+    (folder / "conversations.json").write_text(json.dumps(exports.chatgpt_conversations()), "utf-8-sig")
+    told = import_report(tmp_path, "chatgpt", folder)
+    assert numbers(told, "sessions") == (3, 3, 0, 0)
+
+
 def test_what_an_archive_that_broke_off_has_comes_over(tmp_path: Path) -> None:
     """Conversations before the break are imported, and the rest is told."""
     folder = tmp_path / "export"

@@ -85,7 +85,10 @@ async def test_a_misspelled_command_is_answered_with_one_line(tmp_path: Path) ->
     async with opened(tmp_path, ScriptedModel()) as agent:
         answer = await told(agent, "/remeber")
 
+        hello, listed = await told(agent, "/start"), await told(agent, "/help")
+
     assert answer == "There is no command /remeber. Did you mean /remember? /help lists the commands."
+    assert hello == listed  # Telegram's button in a new chat sends it
 
 
 async def test_the_model_changes_in_the_middle_of_a_conversation(tmp_path: Path) -> None:
