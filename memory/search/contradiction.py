@@ -24,6 +24,7 @@ from nacre.memory.text.claims import (
     has_other_value,
     is_own_heading,
     says_otherwise,
+    says_otherwise_by_verb,
     tell_of_others,
 )
 from nacre.memory.text.days.query_dates import DayRange
@@ -163,7 +164,13 @@ def intent_of(
     """
     known = frozenset(at for at, count in enumerate(counts) if count)
     claim, about = claim_of(text), finder.look(rest).terms & known
-    capitals = (word for word in text.split() if word != word.lower())
+    # Beside letters with case, a word without case is a name, too.
+    has_case = any(map(str.islower, text))
+    capitals = (
+        word
+        for word in text.split()
+        if word != word.lower() or (has_case and word[0].isalpha() and word[0] == word[0].upper())
+    )
     names = about & finder.look(" ".join(capitals)).terms
     if not text.isascii() and gram_run().search(text):  # where words touch, whom it concerns comes first
         folded = fold(text)
@@ -363,7 +370,7 @@ def _told_later(
             if newer_day <= day:
                 break
             may_answer = 2 * terms >= len(intent.about) and not tell_of_others(newer.claim, older.claim)
-            if (newer.claim.by_verbs and has_other_value(newer.claim, older.claim)) or (
+            if (newer.claim.by_verbs and says_otherwise_by_verb(newer.claim, older.claim)) or (
                 may_answer
                 and _tells_of(newer, named, intent, older)
                 and _answers_as_well(newer, older, named, related)

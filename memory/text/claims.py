@@ -344,6 +344,12 @@ def says_otherwise(newer: Claim, older: Claim) -> bool:
     return is_change and is_short and begin_alike(newer, older)
 
 
+def says_otherwise_by_verb(newer: Claim, older: Claim) -> bool:
+    """Whether a verb gives a thing another value: who has no boat has none that was renamed."""
+    none = (thing for thing, (value, _) in newer.by_verbs.items() if any(map(is_not, value)))
+    return has_other_value(newer, older) or any(older.stems.keys() >= set(map(stem, thing)) for thing in none)
+
+
 def tell_of_others(one: Claim, other: Claim) -> bool:
     """Whether verbs give two lines values of different things, such as a city and a car."""
     things = [{thing[-1] for thing in claim.by_verbs} for claim in (one, other)]

@@ -56,7 +56,7 @@ _SMALL_TALK = {
 _POLITE = re.compile(rf"^(?:{PHRASES['polite'].pattern}){{1,4}}")
 # Possessive quantifiers: with backtracking, a run of spaces would take quadratic time.
 _QUESTION_MARK = re.compile(r"[?](?<![?][?])[?]*+[\s\"'”»)\]」』*_]*+$")
-_NAME = re.compile(r"(?<!\w)[^\W\d_a-z][^\W_]*(?:['\u2019]s)?")
+_NAME = re.compile(r"(?<!\w)[^\W\d_a-z][^\W_]*")
 _STATED = re.compile(r"[,;:.!](?:(?<=[,;:])|$)")
 _GAP = r"[\s:,;、。.!\-–—]*+"
 _TO_KEEP = re.compile(
