@@ -162,7 +162,7 @@ def _tells_of_somebody(sentence: str) -> bool:
         return False
     things = {word for thing in claim.values for word in thing}
     named = {fold(word) for word in _NAME.findall(sentence)}
-    return not things.isdisjoint(named - stop_words_for(named))
+    return not things.isdisjoint(named - stop_words_for(folded(sentence).split()))
 
 
 def _asked_to_keep(message: str, said: list[str]) -> str | None:

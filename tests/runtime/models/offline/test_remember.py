@@ -52,6 +52,10 @@ async def test_a_request_to_remember_becomes_one_bullet_in_todays_log(message: s
     "fact",
     [
         "My sister Anna lives in Hamburg.",
+        "Tõnu's new car is a Leaf.",
+        "Þórður sold the Volvo and drives a Golf.",
+        "Ben ist nach Bonn gezogen.",
+        "נועם has no boat.",
         "I prefer short answers.",
         "We decided to use Postgres for the queue.",
         "I'm allergic to nuts.",
