@@ -178,9 +178,8 @@ def _extras(raw: Mapping[str, Any]) -> Iterator[str]:
 
 def _forwarded(raw: Mapping[str, Any]) -> Iterator[Quoted]:
     """The text of forwarded messages. Discord does not say who wrote it."""
-    for snapshot in _mappings(raw.get("message_snapshots")):
-        message = snapshot.get("message")
-        content = message.get("content") if isinstance(message, Mapping) else None
+    forwarded = [snapshot.get("message") for snapshot in _mappings(raw.get("message_snapshots"))]
+    for content in [message.get("content") for message in _mappings(forwarded)]:
         if isinstance(content, str) and content:
             yield Quoted(text=content, kind="forward")
 

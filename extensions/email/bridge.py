@@ -160,14 +160,12 @@ class Mailbox:
         self.validity = validity[0].decode()
 
     def _fetch(self, uid: str, what: str) -> bytes:
-        _, answer = self._box.client.uid("fetch", uid, what)
-        items: list[Any] = answer or []
+        items: list[Any] = self._box.client.uid("fetch", uid, what)[1] or []
         return b" ".join(item if isinstance(item, bytes) else item[0] for item in items if item)
 
     def _fetch_body(self, uid: str, *, header_only: bool) -> bytes:
         what = "(BODY.PEEK[HEADER])" if header_only else "(BODY.PEEK[])"
-        _, answer = self._box.client.uid("fetch", uid, what)
-        items: list[Any] = answer or []
+        items: list[Any] = self._box.client.uid("fetch", uid, what)[1] or []
         return next((item[1] for item in items if isinstance(item, tuple)), b"")
 
     @contextlib.contextmanager

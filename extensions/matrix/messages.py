@@ -181,7 +181,7 @@ def read_message(event: object, room: RoomView, me: Identity) -> IncomingMessage
     if relation.get("rel_type") == "m.replace":
         raise Ignored("it edits an earlier message")
     kind = content.get("msgtype")
-    if kind not in ("m.text", "m.emote", *_FILES):
+    if kind not in ("m.text", "m.emote", "m.location", *_FILES):
         raise Ignored(f"its message type is {kind!r:.80}")
     files = (_file(content, str(kind)),) if kind in _FILES else ()
     text = _text(content, is_answer="m.in_reply_to" in relation)

@@ -27,7 +27,7 @@ from nacre.bridges.channels.connection import LiveConnection, until_stopped
 from nacre.bridges.channels.messages import Ignored, IncomingMessage, RemoteFile, with_files
 from nacre.bridges.contracts.bridge import Bridge, Capabilities, Inbox, Part
 from nacre.bridges.contracts.errors import BridgeError, CannotConnect, DeliveryRefused, NotDelivered
-from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.contracts.inbound import Inbound, Quoted
 
 log = logging.getLogger(__name__)
 
@@ -84,13 +84,14 @@ def read_message(event: object, me: str, account: str) -> IncomingMessage:
     marked, thread = event.get("text") or "", event.get("thread_ts")
     if not isinstance(marked, str):
         raise Ignored("its text is not text")
-    files = tuple(_files(event))
+    files, quoted = tuple(_files(event)), tuple(_shared(event))
     mention = f"<@{me}>"
     text = plain(marked.removeprefix(mention).lstrip() if marked.startswith(mention) else marked)
-    if not (text.strip() or files):
+    if not (text.strip() or files or quoted):
         raise Ignored("it has no readable content")
     inbound = Inbound(
         text=text,
+        quoted=quoted,
         # Only the channel type says for certain that a chat is private; its id does not.
         chat_kind="direct" if event.get("channel_type") == "im" else "group",
         channel=CHANNEL,
@@ -106,34 +107,39 @@ def read_message(event: object, me: str, account: str) -> IncomingMessage:
 
 
 def _display_name(event: Mapping[str, Any]) -> str:
-    profile = event.get("user_profile")
-    names = (
-        [profile.get(key) for key in ("display_name", "real_name")] if isinstance(profile, Mapping) else []
-    )
+    profiles = _mappings([event.get("user_profile")])
+    names = [profile.get(key) for profile in profiles for key in ("display_name", "real_name")]
     return next((name for name in names if isinstance(name, str) and name), "")
 
 
 def key_of(message: object) -> str:
     """The key of a part that the bot sent, as the history has it; empty for any other message."""
-    metadata = message.get("metadata") if isinstance(message, Mapping) else None
-    if not isinstance(metadata, Mapping) or metadata.get("event_type") != EVENT_TYPE:
-        return ""
-    payload = metadata.get("event_payload")
-    key = payload.get("key") if isinstance(payload, Mapping) else None
-    return key if isinstance(key, str) else ""
+    found = _mappings([each.get("metadata") for each in _mappings([message])])
+    payloads = _mappings([at.get("event_payload") for at in found if at.get("event_type") == EVENT_TYPE])
+    keys = [payload.get("key") for payload in payloads]
+    return next((key for key in keys if isinstance(key, str)), "")
 
 
 def _files(event: Mapping[str, Any]) -> Iterator[RemoteFile]:
-    found = event.get("files")
-    for file in found if isinstance(found, list) else ():
-        if not isinstance(file, Mapping) or not isinstance(file.get("url_private"), str):
-            continue
-        yield RemoteFile.read(
-            file["url_private"],
-            name=file.get("name"),
-            mime_type=file.get("mimetype"),
-            size_bytes=file.get("size"),
-        )
+    for file in _mappings(event.get("files")):
+        if isinstance(file.get("url_private"), str):
+            yield RemoteFile.read(
+                file["url_private"],
+                name=file.get("name"),
+                mime_type=file.get("mimetype"),
+                size_bytes=file.get("size"),
+            )
+
+
+def _shared(event: Mapping[str, Any]) -> Iterator[Quoted]:
+    """The messages of others that somebody shares."""
+    for each in _mappings(event.get("attachments")):
+        if each.get("is_share") and isinstance(text := each.get("text"), str) and text.strip():
+            yield Quoted(text=plain(text), kind="forward", said_by=str(each.get("author_name") or ""))
+
+
+def _mappings(found: object) -> Iterator[Mapping[str, Any]]:
+    yield from (each for each in found if isinstance(each, Mapping)) if isinstance(found, list) else ()
 
 
 def mrkdwn(markdown: str) -> str:
@@ -232,19 +238,16 @@ class SlackClient:
 
     async def history(self, chat: str, oldest: str, *, thread: str = "") -> list[Any]:
         """The messages of a chat, or of one of its threads, after a timestamp; the oldest first."""
-        more: dict[str, Any] = {"oldest": oldest, "limit": PAGE, "include_all_metadata": True}
+        ask: Callable[..., Awaitable[Any]] = self._web.conversations_history
+        if thread:
+            ask = partial(self._web.conversations_replies, ts=thread)
+        ask = partial(ask, channel=chat, oldest=oldest, limit=PAGE, include_all_metadata=True)
         found: list[Any] = []
         cursor = ""
         for _ in range(MAX_PAGES):
             with translated_errors():
-                if thread:
-                    page = await self._web.conversations_replies(
-                        channel=chat, ts=thread, cursor=cursor or None, **more
-                    )
-                else:
-                    page = await self._web.conversations_history(channel=chat, cursor=cursor or None, **more)
-            messages = page.get("messages")
-            found += messages if isinstance(messages, list) else []
+                page = await ask(cursor=cursor or None)
+            found += _mappings(page.get("messages"))
             cursor = _cursor(page.data)
             if not cursor:
                 break
@@ -264,9 +267,8 @@ class SlackClient:
                     limit=PAGE,
                     cursor=cursor or None,
                 )
-            listed = page.get("channels")
-            for chat in listed if isinstance(listed, list) else ():
-                if isinstance(chat, Mapping) and isinstance(chat.get("id"), str):
+            for chat in _mappings(page.get("channels")):
+                if isinstance(chat.get("id"), str):
                     found.append((chat["id"], chat.get("is_im") is True))
             cursor = _cursor(page.data)
             if not cursor:

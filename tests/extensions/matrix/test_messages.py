@@ -64,6 +64,12 @@ def test_a_private_message_and_one_in_a_group() -> None:
     assert _read({**TEXT, "sender": BOB}).inbound.chat_kind == "group"
 
 
+def test_a_place_is_read() -> None:
+    """As the sender's program words it."""
+    place = _with(msgtype="m.location", body="Home, geo:51.5,0.1", geo_uri="geo:51.5,0.1")
+    assert _read(place).inbound.text == "Home, geo:51.5,0.1"
+
+
 def test_mentions_quotations_and_threads() -> None:
     """A program that says who is mentioned is believed; what an answer quotes is cut."""
     quoted = _with(

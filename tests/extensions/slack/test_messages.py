@@ -48,6 +48,17 @@ def test_words_are_read_as_people_see_them(said: str, text: str, is_mentioned: b
     assert (found.text, found.is_mentioned) == (text, is_mentioned)
 
 
+def test_a_shared_message_is_read_as_somebody_elses_words() -> None:
+    """With and without a word of the sender. What a link of theirs shows is no message that they pass on."""
+    shared = {"is_share": True, "author_name": "Bob", "text": "Swarm at &lt;noon&gt;"}
+    for said in ("", "when?"):
+        found = _read(said, attachments=[shared, {"text": "a preview"}, 5]).inbound
+        assert (found.text, [(each.text, each.kind, each.said_by) for each in found.quoted]) == (
+            said,
+            [("Swarm at <noon>", "forward", "Bob")],
+        )
+
+
 def test_a_thread_is_one_but_for_its_first_message() -> None:
     """Slack gives the first one the thread's time, too."""
     assert _read(thread_ts=TS).inbound.thread_id == ""
