@@ -27,6 +27,7 @@ from nacre.bridges.delivery.outgoing import parts_of
 from nacre.bridges.queueing.session_rules import Choices, SessionRules
 from nacre.bridges.schedule.timekeeper import Reach
 from nacre.bridges.schedule.timetable import Timetable, upcoming_lines
+from nacre.closing import stop_tasks
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.agent.open_result import opening
 from nacre.runtime.contracts.clock import Clock, NewId, Sleep, owner_clock, random_id
@@ -240,9 +241,7 @@ class Gateway:
         await self.connections.stop_bridges()
         if self._taking:  # a ledger that is away would be waited for
             _, left = await asyncio.wait(self._taking, timeout=FLUSH_SECONDS)
-            for task in left:
-                task.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
+            await stop_tasks(*left)
         await self.dispatcher.close()
         await self.connections.close()
         await self._ledger.close()

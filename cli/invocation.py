@@ -149,8 +149,8 @@ def with_ledger(invocation: Invocation, work: Callable[[LedgerTables, Clock], Aw
     """
     import asyncio
 
+    from nacre.closing import using
     from nacre.runtime.contracts.clock import owner_clock
-    from nacre.runtime.contracts.closing import using
     from nacre.runtime.ledger.records import LedgerUnusable
     from nacre.runtime.storage.storage import ledger_of
 

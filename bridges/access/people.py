@@ -89,8 +89,9 @@ class People:
         who = await self._rows.approve(
             _plain(code), role, now_ms=now_ms, since_ms=now_ms - CODE_MS, own_agent=own_agent
         )
-        let_in = None if who is None else StoredPerson(*who, now_ms, role=role, own_agent=own_agent)
-        return None if let_in is None else self._person(let_in)
+        if who is None:
+            return None
+        return self._person(StoredPerson(*who, now_ms, role=role, own_agent=own_agent))
 
     async def deny(self, code: str) -> Person | None:
         """Refuses the person with this code, who may ask again after the hour. Returns `None` if the code is

@@ -27,6 +27,7 @@ from nacre.bridges.queueing.session_rules import (
     is_stop,
     may_stop,
 )
+from nacre.closing import stop_tasks
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import Sleep
 from nacre.runtime.contracts.inbound import Inbound
@@ -93,9 +94,7 @@ class SessionQueue:
 
     async def close(self) -> None:
         """Cancels the task. The batch that it was answering stays open in the ledger."""
-        if self.task is not None:
-            self.task.cancel()
-            await asyncio.gather(self.task, return_exceptions=True)
+        await stop_tasks(self.task)
 
     async def _drain(self) -> None:
         is_first = True
@@ -368,9 +367,7 @@ class Dispatcher:
         self._is_closing = True
         for unhook in self._unhook:
             unhook()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await stop_tasks(*self._tasks)
         await self.queues.close()
 
     def _check_tools_of(self, agent: Agent) -> None:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Generic, TypeVar
 
 from nacre.bridges.contracts.errors import CannotConnect, NotDelivered
+from nacre.closing import stop_tasks
 from nacre.record import Record
 
 CONNECT_SECONDS = 30.0
@@ -149,6 +150,4 @@ async def until_stopped(stopped: asyncio.Event, *work: Coroutine[Any, Any, T]) -
             return None
         return next(task for task in tasks if task.done()).result()
     finally:
-        for task in (*tasks, stopping):
-            task.cancel()
-        await asyncio.gather(*tasks, stopping, return_exceptions=True)
+        await stop_tasks(*tasks, stopping)

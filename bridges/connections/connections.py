@@ -15,6 +15,7 @@ from nacre.bridges.connections.supervisor import BridgeStatus, Supervisor
 from nacre.bridges.contracts.bridge import Bridge, Place
 from nacre.bridges.contracts.errors import ChannelUnusable
 from nacre.bridges.delivery.outgoing import Around, MaySend, Outgoing
+from nacre.closing import stop_tasks
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Sleep
 from nacre.runtime.contracts.inbound import Inbound
@@ -256,9 +257,7 @@ class Sharing:
 
     async def close(self) -> None:
         """Looks no more. The bridges stay as they are."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await stop_tasks(self._task)
 
     async def _keep(self, seconds: float) -> None:
         while True:

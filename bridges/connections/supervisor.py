@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from nacre.bridges.contracts.bridge import Bridge, Inbox
+from nacre.closing import stop_tasks
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms, stored_moment
 from nacre.runtime.ledger.records import StoredStatus
@@ -103,8 +104,7 @@ class Supervisor:
         if self._state == "waiting":
             self._task.cancel()
         await asyncio.wait({self._task}, timeout=self._stop_seconds)
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await stop_tasks(self._task)
         self.up.clear()
         self._state = "stopped"
 
@@ -128,8 +128,7 @@ class Supervisor:
         try:
             await asyncio.wait({running})
         finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+            await stop_tasks(running)
         error = None if running.cancelled() else running.exception()
         if error is None:
             return "its connection ended"

@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from nacre.bridges.contracts.bridge import Bridge, Capabilities, Part
 from nacre.bridges.contracts.errors import DeliveryRefused, NotDelivered
+from nacre.closing import stop_tasks
 from nacre.runtime.contracts.clock import Sleep
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.ledger.ledger import Outbox
@@ -146,10 +147,7 @@ class Outgoing:
 
     async def close(self) -> None:
         """Stops sending. What is not sent stays in the ledger."""
-        tasks = [*self._tasks.values(), *self._paused.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await stop_tasks(*self._tasks.values(), *self._paused.values())
 
     def _on_done(self, chat_id: str, done: asyncio.Task[None]) -> None:
         del self._tasks[chat_id]

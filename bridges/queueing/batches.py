@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
+from nacre.runtime.commands.wording import shortened
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.ledger.ledger import Ledger
 from nacre.runtime.ledger.records import Received
@@ -75,7 +76,7 @@ def combined(batch: Sequence[Received], *, cap: int) -> Inbound:
 
 def overflow_text(dropped: Sequence[Received]) -> str:
     """What the model reads of messages above the cap."""
-    lines = [f"- {_shortened(received.inbound.text) or NO_TEXT}" for received in dropped]
+    lines = [f"- {shortened(received.inbound.text, SUMMARY_LINE_CHARS) or NO_TEXT}" for received in dropped]
     head = f"[Queue overflow] Dropped {len(dropped)} message(s) due to cap."
     return "\n".join([head, "Summary:", *lines])
 
@@ -96,11 +97,6 @@ def _sender(inbound: Inbound) -> tuple[object, ...]:
         inbound.is_owner,
         inbound.trigger,
     )
-
-
-def _shortened(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= SUMMARY_LINE_CHARS else line[: SUMMARY_LINE_CHARS - 1].rstrip() + "…"
 
 
 class Steering:

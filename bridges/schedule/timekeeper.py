@@ -22,6 +22,7 @@ from nacre.bridges.schedule.times import (
     next_run,
 )
 from nacre.bridges.schedule.timetable import Job, Timetable, rescheduled
+from nacre.closing import stop_tasks
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import Clock, Sleep, epoch_ms
 from nacre.runtime.contracts.inbound import Inbound
@@ -69,9 +70,7 @@ class Timekeeper:
 
     async def close(self) -> None:
         """Stops. What is due stays due."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await stop_tasks(self._task)
 
     async def realign(self) -> None:
         """Recomputes when recurring jobs are due, because the owner's time zone may have changed."""

@@ -14,7 +14,7 @@ import click
 
 from nacre.cli.invocation import Invocation, Voice, begin, environment_of, run_reporting
 from nacre.cli.memory.remembered_search import SearchPlace, remember_search, remembered_search
-from nacre.runtime.contracts.closing import using
+from nacre.closing import using
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.settings.config import settings_file
 

@@ -97,9 +97,9 @@ async def _search_and_print(
 async def _said(voice: IndexVoice, query: str) -> list[str]:
     """Conversations with a message that has all the words, for a question to which no note fits."""
     from nacre.cli.screen.session_words import found_session_lines
+    from nacre.closing import using
     from nacre.runtime.commands.conversation.word_search import sessions_with
     from nacre.runtime.contracts.clock import owner_clock, random_id
-    from nacre.runtime.contracts.closing import using
     from nacre.runtime.storage.storage import storage_of
     from nacre.sessions.contracts.errors import SessionError
 

@@ -12,12 +12,12 @@ from nacre.cli.invocation import Invocation, begin, json_option, shared_options
 from nacre.cli.memory.open_index import run_with
 from nacre.cli.memory.text import sourced_json
 from nacre.cli.screen.json_text import print_json
+from nacre.closing import using
 from nacre.memory.files.sources.secrets import without_secrets
 from nacre.memory.files.sources.source import PRIVATE, Source, audience_text, may_see, passages, source_text
 from nacre.memory.files.sources.sources import Sources
 from nacre.record import Record
 from nacre.runtime.contracts.clock import owner_clock, random_id
-from nacre.runtime.contracts.closing import using
 from nacre.runtime.contracts.policy import readers_of
 from nacre.runtime.recall.open_memory import unindexed_notes
 from nacre.runtime.settings.config import Config

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nacre.cli.invocation import begin, shared_options, with_ledger
+from nacre.closing import stop_tasks
 
 if TYPE_CHECKING:
     from nacre.bridges.connections.supervisor import BridgeStatus
@@ -115,8 +116,7 @@ async def _serve(invocation: Invocation, asked: asyncio.Event, *, is_standby: bo
             try:
                 await asked.wait()
             finally:
-                watching.cancel()
-                await asyncio.gather(watching, return_exceptions=True)
+                await stop_tasks(watching)
         if server.lost.done():
             raise server.lost.result()
     finally:

@@ -65,7 +65,7 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
         return 1 if is_wanted else 0
     from nacre.bridges.connections.supervisor import saved_statuses
     from nacre.bridges.schedule.timetable import Timetable, upcoming_lines
-    from nacre.runtime.contracts.closing import using
+    from nacre.closing import using
     from nacre.runtime.ledger.ledger import told
 
     is_running = await place.is_served()
@@ -228,8 +228,8 @@ async def overview_of(config: Config, now: Clock) -> Overview:
     """
     from nacre import __version__
     from nacre.cli.screen.session_words import age, session_name
+    from nacre.closing import using
     from nacre.runtime.contracts.clock import random_id
-    from nacre.runtime.contracts.closing import using
     from nacre.runtime.contracts.errors import ConfigError
     from nacre.runtime.providers.opening import budget_of, model_facts
     from nacre.runtime.settings.spending import spent_today_usd

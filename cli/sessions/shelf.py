@@ -79,8 +79,8 @@ class SessionShelf:
         """Takes what is no transcript any more out of memory search; a sentence when that failed."""
         if "sessions" not in self._config.settings.agent.memory_search.sources:
             return ""
+        from nacre.closing import using
         from nacre.memory.contracts.errors import MemoryIndexError
-        from nacre.runtime.contracts.closing import using
         from nacre.runtime.recall.open_memory import open_memory
 
         try:

@@ -102,7 +102,7 @@ def _json(step: Step) -> dict[str, Any]:
 
 async def _delivered(invocation: Invocation, turns: Sequence[TurnTrace]) -> list[TurnTrace]:
     """The turns with what the ledger says of their messages and answers."""
-    from nacre.runtime.contracts.closing import using
+    from nacre.closing import using
     from nacre.runtime.ledger.records import LedgerUnusable
     from nacre.runtime.storage.storage import ledger_of
 

@@ -315,8 +315,8 @@ async def _index(invocation: Invocation, now: Clock) -> Finding:
 
 async def _synced(invocation: Invocation, now: Clock) -> str:
     """Opening sets aside what is damaged; the sync reads the notes again."""
+    from nacre.closing import using
     from nacre.memory.contracts.errors import MemoryIndexError
-    from nacre.runtime.contracts.closing import using
     from nacre.runtime.recall.open_memory import open_memory
 
     opened = await open_memory(invocation.config, now)
@@ -360,8 +360,8 @@ def _folders(top: Path) -> int:
 
 async def session_findings(invocation: Invocation, now: Clock) -> list[Finding]:
     """Check the sessions and their files."""
+    from nacre.closing import using
     from nacre.runtime.contracts.clock import random_id
-    from nacre.runtime.contracts.closing import using
     from nacre.runtime.storage.storage import storage_of
     from nacre.sessions.contracts.errors import SessionError
 
@@ -530,7 +530,7 @@ async def serving_findings(invocation: Invocation, now: Clock) -> list[Finding]:
     """Whether the channels can be used, and what hinders those that are served."""
     from nacre.bridges.connections.supervisor import saved_statuses
     from nacre.bridges.server import check_channels
-    from nacre.runtime.contracts.closing import using
+    from nacre.closing import using
     from nacre.runtime.contracts.errors import ConfigError
     from nacre.runtime.ledger.records import LedgerUnusable
     from nacre.runtime.storage.storage import ledger_of

@@ -23,6 +23,7 @@ from nacre.cli.talk.keyboard.attached_files import FileNotSent, mentioned_files
 from nacre.cli.talk.keyboard.completion import Known
 from nacre.cli.talk.keyboard.prompt import Prompt, keyboard_held_back, keyboard_lent
 from nacre.cli.talk.quiet_turn import LEAVE_COMMANDS, terminal_message
+from nacre.closing import stop_tasks
 from nacre.record import Record
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.commands.conversation.status import SessionStatus
@@ -83,8 +84,7 @@ async def run_live_turn(agent: Agent, inbound: Inbound, screen: Screen, prompt: 
                 elif isinstance(event, ReplyReady | Silence):
                     usage = event.reply.usage if isinstance(event, ReplyReady) else event.usage
     finally:
-        painting.cancel()
-        await asyncio.gather(painting, return_exceptions=True)
+        await stop_tasks(painting)
         await question.withdraw()
         view.close()
         screen.bracket_pastes(is_on=False)
@@ -231,9 +231,7 @@ class ApprovalQuestion:
     async def withdraw(self) -> None:
         """Takes the question away; an answer that was given is carried out."""
         asking, self._asking = self._asking, None
-        if asking is not None:
-            asking.cancel()
-            await asyncio.gather(asking, return_exceptions=True)
+        await stop_tasks(asking)
 
     async def _ask(self) -> None:
         while self._waiting:
@@ -357,8 +355,7 @@ class _Chat:
                 return replace(self._empty, text=text, attachments=files)
             return None
         finally:
-            looking.cancel()
-            await asyncio.gather(looking, return_exceptions=True)
+            await stop_tasks(looking)
 
     async def _typed(self) -> str | None:
         self._has_interrupted = False

@@ -57,6 +57,7 @@ from acp.schema import (
 from acp.stdio import stdio_streams
 
 from nacre import __version__
+from nacre.closing import stop_tasks
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import random_id
 from nacre.runtime.contracts.errors import AgentError, ApprovalNotFound, TurnCancelled
@@ -184,9 +185,7 @@ class EditorAgent:
                     for update in _updates(event, has_streamed=has_streamed):
                         await self._show(session_id, update)
         finally:
-            for task in asking:
-                task.cancel()
-            await asyncio.gather(*asking, return_exceptions=True)
+            await stop_tasks(*asking)
         if isinstance(ending, TurnFailed) and not isinstance(ending.error, TurnCancelled):
             raise RequestError(INTERNAL_ERROR, str(ending.error))
         return PromptResponse(stop_reason="cancelled" if isinstance(ending, TurnFailed) else "end_turn")

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from nacre.closing import stop_tasks
 from nacre.extensions.curation.note_changes import write_in_one_commit
 from nacre.locks import try_lock
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspace
@@ -96,9 +97,7 @@ class Consolidation:
             self._task = asyncio.create_task(self.run(asyncio.sleep), name="consolidation")
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await stop_tasks(self._task)
 
     async def run(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         """Runs what is due until it is cancelled."""

@@ -161,9 +161,9 @@ def _known_line(fact: Fact) -> str:
 async def _opened(
     invocation: Invocation, work: Callable[..., Awaitable[int]], identity: str, options: dict[str, Any]
 ) -> int:
+    from nacre.closing import using
     from nacre.extensions.facts.extension import BY_OWNER, open_facts
     from nacre.runtime.contracts.clock import owner_clock
-    from nacre.runtime.contracts.closing import using
 
     config = invocation.config
     now = owner_clock(config.settings.agent.user_timezone)

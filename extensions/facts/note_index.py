@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from typing import Protocol
 
+from nacre.closing import stop_tasks
 from nacre.extensions.facts.page import Page
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.records import Chunk, Day, Question, SearchReport, SyncReport
@@ -115,9 +116,7 @@ class NoteScores:
 
     async def close(self) -> None:
         """Stops the background work and closes the index."""
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.gather(self._following, return_exceptions=True)
+        await stop_tasks(self._following)
         if self._opening is not None:
             with suppress(MemoryIndexError):
                 await (await self._opening).close()

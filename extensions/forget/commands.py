@@ -114,8 +114,8 @@ def forget(
 
 
 async def _forget(invocation: Invocation, options: _Options) -> int:
+    from nacre.closing import using
     from nacre.runtime.contracts.clock import owner_clock, random_id
-    from nacre.runtime.contracts.closing import using
     from nacre.runtime.storage.storage import storage_of
 
     config = invocation.config
@@ -336,7 +336,7 @@ async def _rebuild_index(config: Config, now: Clock) -> list[str]:
 
     Returns sentences about what failed. Raises `MemoryIndexError`.
     """
-    from nacre.runtime.contracts.closing import using
+    from nacre.closing import using
     from nacre.runtime.extensions.host import OpeningAgent
     from nacre.runtime.extensions.loading import load_facts
     from nacre.runtime.recall.open_memory import open_memory
@@ -371,7 +371,7 @@ async def _extension_engine(config: Config, now: Clock) -> AsyncIterator[MemoryP
     if name in (MEMORY_CORE, NO_MEMORY):
         yield None
         return
-    from nacre.runtime.contracts.closing import using
+    from nacre.closing import using
     from nacre.runtime.extensions.loading import load_engine
     from nacre.runtime.recall.open_memory import own_memory_home
 

@@ -22,6 +22,7 @@ from irctokens import Line
 from nacre.bridges.channels.messages import FIRST_LOOK_BACK, Ignored, strip_mention
 from nacre.bridges.contracts.bridge import Bridge, Capabilities, Inbox, Part, Place
 from nacre.bridges.contracts.errors import NotDelivered
+from nacre.closing import stop_tasks
 from nacre.extensions.irc.client import IrcClient, Pacer, may_free_nick, register
 from nacre.extensions.irc.settings import IrcSettings
 from nacre.record import Record
@@ -354,8 +355,7 @@ class IrcBridge(Bridge):
             messages.put_nowait(None)
             # The server does not repeat what has arrived, so it is forwarded first.
             await asyncio.wait({forwarding}, timeout=ANSWER_SECONDS)
-            forwarding.cancel()
-            await asyncio.gather(forwarding, return_exceptions=True)
+            await stop_tasks(forwarding)
         if not self.stopping.is_set():
             raise ConnectionError(f"{self._settings.host} closed the connection")
 

@@ -26,6 +26,7 @@ import click
 
 from nacre.cli.invocation import Invocation, begin, json_option, run_reporting, shared_options
 from nacre.cli.screen.json_text import print_json
+from nacre.closing import using
 from nacre.extensions.memory_bench.scoring import Answer, Found, Place, Question, answered, by_kind, numbers
 from nacre.extensions.qmd.program import is_installed
 from nacre.memory.contracts.embedder import Embedder
@@ -37,7 +38,6 @@ from nacre.memory.text.chunker import day_in, day_in_path
 from nacre.memory.text.markdown_blocks import HEADING
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, owner_clock
-from nacre.runtime.contracts.closing import using
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.extensions.choice import chosen

@@ -254,9 +254,9 @@ def _checked(invocation: Invocation, agent_id: str) -> HostedAgent:
 
 
 def _hosted(invocation: Invocation, ask: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
+    from nacre.closing import using
     from nacre.extensions.postgres.server.connections import DatabaseError
     from nacre.extensions.postgres.server.database import shared_database
-    from nacre.runtime.contracts.closing import using
     from nacre.runtime.ledger.records import LedgerUnusable
 
     _, in_database = _both(invocation.config)

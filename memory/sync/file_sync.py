@@ -17,6 +17,7 @@ from nacre.memory.contracts.records import FailedFile
 from nacre.memory.contracts.store import FileState, Store, Writer
 from nacre.memory.contracts.workspace import RACY_NS
 from nacre.memory.files.note_files import NoteFiles
+from nacre.memory.sync.fallback import LONGEST_PAUSE_SECONDS, pause_seconds
 from nacre.memory.text.chunker import ChunkSizes
 from nacre.record import Record
 
@@ -138,10 +139,6 @@ class _Pass(NamedTuple):
         self.outcome.failed.extend(new)
 
 
-FIRST_RETRY_SECONDS = 30.0
-LONGEST_RETRY_SECONDS = 3600.0
-
-
 class Changes(Record):
     """What a listing means for the index. `waiting` are failed files whose next try is not due."""
 
@@ -184,11 +181,11 @@ def _priority(file: FoundNote) -> tuple[bool, str]:
 
 def _waits(failure: FailedFile, now_seconds: float) -> bool:
     # A wait beyond the maximum was set by a clock that was set back since.
-    return 0 < failure.retry_at_seconds - now_seconds <= LONGEST_RETRY_SECONDS
+    return 0 < failure.retry_at_seconds - now_seconds <= LONGEST_PAUSE_SECONDS
 
 
 def _changed_since(file: FoundNote, failure: FailedFile) -> bool:
-    return file.marks.changed_ns / 1e9 > failure.retry_at_seconds - _wait_seconds(failure.attempts)
+    return file.marks.changed_ns / 1e9 > failure.retry_at_seconds - pause_seconds(failure.attempts)
 
 
 def is_unchanged(file: FoundNote, state: FileState | None) -> bool:
@@ -210,12 +207,8 @@ def next_failure(path: str, problem: str, previous: FailedFile | None, *, now_se
         path=path,
         problem=problem,
         attempts=attempts,
-        retry_at_seconds=now_seconds + _wait_seconds(attempts),
+        retry_at_seconds=now_seconds + pause_seconds(attempts),
     )
-
-
-def _wait_seconds(attempts: int) -> float:
-    return min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2.0 ** min(attempts - 1, 10))
 
 
 def batches(files: Sequence[FoundNote], *, max_bytes: int, max_files: int) -> list[list[FoundNote]]:

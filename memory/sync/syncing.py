@@ -17,6 +17,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from nacre.closing import stop_tasks
 from nacre.memory.contracts.embedder import WithFallback, fallback_of, in_use
 from nacre.memory.contracts.embedding_jobs import jobs_of
 from nacre.memory.contracts.errors import IndexClosed, IndexDamaged, MemoryIndexError
@@ -120,9 +121,7 @@ class SingleFlight(Generic[T]):
         """Cancels all runs and waits until they have released the store."""
         self._closed = True
         tasks = [pair[1] for pair in (self._queued, self._running) if pair and not pair[1].done()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await stop_tasks(*tasks)
 
     def _join(self, reason: str, *, force: bool) -> tuple[SyncRun, asyncio.Task[T]]:
         if self._closed:
@@ -328,9 +327,7 @@ class SyncedIndex:
     async def close(self) -> None:
         """Stops watching and syncing, waits for the file in hand, and closes the index."""
         await self._triggers.close()
-        if self._check is not None:
-            self._check.cancel()
-            await asyncio.gather(self._check, return_exceptions=True)
+        await stop_tasks(self._check)
         self._closed = True
         if self._vector_timer is not None:
             self._vector_timer.cancel()
@@ -521,9 +518,7 @@ class IndexTriggers:
             self._debounce.close()
         if self._growth is not None:
             await self._growth.close()
-        if self._clock is not None:
-            self._clock.cancel()
-            await asyncio.gather(self._clock, return_exceptions=True)
+        await stop_tasks(self._clock)
 
     async def _at_intervals(self) -> None:
         while True:
@@ -582,9 +577,7 @@ class TranscriptGrowth:
             self._look = asyncio.create_task(self._look_until_quiet(), name="memory-transcripts")
 
     async def close(self) -> None:
-        if self._look is not None:
-            self._look.cancel()
-            await asyncio.gather(self._look, return_exceptions=True)
+        await stop_tasks(self._look)
 
     async def _look_until_quiet(self) -> None:
         while self._has_grown:

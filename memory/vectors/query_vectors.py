@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
+from nacre.closing import stop_tasks
 from nacre.memory.contracts.embedder import Embedder, EmbedderFacts, EmbeddingFailed, in_use
 
 TIMEOUT_SECONDS = 2.5
@@ -80,10 +81,7 @@ class QueryVectors:
         return answered
 
     async def close(self) -> None:
-        tasks = list(self._running.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await stop_tasks(*self._running.values())
 
     async def _ask(self, embedder: Embedder, text: str) -> Sequence[float]:
         key = (embedder.facts, text)

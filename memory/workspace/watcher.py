@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from nacre.closing import stop_tasks
 from nacre.memory.contracts.notes import IGNORED_FOLDERS, is_markdown
 from nacre.record import Record
 
@@ -132,8 +133,7 @@ class FolderWatch:
         return self._problem
 
     async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await stop_tasks(self._task)
 
     async def _watch_forever(self) -> None:
         failed, has_watched = False, False

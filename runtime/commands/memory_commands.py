@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import PurePosixPath
 
+from nacre.closing import using
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.notes import WantedNotes
 from nacre.memory.contracts.records import Question
@@ -30,7 +31,6 @@ from nacre.memory.workspace.history.commits import SESSION_ID, SESSION_KEY, Hist
 from nacre.memory.workspace.history.undo import HistoryUnusable, Undone, undo_in, with_history
 from nacre.runtime.commands.command import Command, CommandRun, Outcome
 from nacre.runtime.commands.wording import counted, found_lines, shortened
-from nacre.runtime.contracts.closing import using
 from nacre.runtime.recall.memory_plugin import Notes
 from nacre.runtime.recall.open_memory import open_memory
 

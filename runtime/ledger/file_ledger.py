@@ -17,10 +17,10 @@ from typing import Any, Self, TypeVar
 
 import apsw
 
+from nacre.closing import using
 from nacre.locks import try_lock
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, NewId
-from nacre.runtime.contracts.closing import using
 from nacre.runtime.ledger import sqlite_statements as statements
 from nacre.runtime.ledger.ledger import Ledger
 from nacre.runtime.ledger.moving import COLUMNS, Contents, MovableLedger, as_row, is_left_behind

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from nacre.closing import stop_tasks
 from nacre.memory.contracts.embedder import WithFallback, lack_of
 from nacre.memory.contracts.errors import DayUnknown, MemoryIndexError
 from nacre.memory.contracts.notes import CHATS_FOLDER
@@ -228,9 +229,7 @@ class OnDemand(UnindexedNotes):
 
     async def close(self) -> None:
         """Stops following. Notes that are not indexed yet are found by the next search."""
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.gather(self._following, return_exceptions=True)
+        await stop_tasks(self._following)
         async with self._lock:
             self._closed = True
 

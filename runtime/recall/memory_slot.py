@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
+from nacre.closing import stop_tasks
 from nacre.prompts import quoted, render
 from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin
 from nacre.runtime.tools.function import FunctionTool, ToolChat
@@ -136,10 +137,7 @@ class MemorySlot:
     async def close(self) -> None:
         """Waits for running captures and closes the engine."""
         await asyncio.gather(*self._captures, return_exceptions=True)
-        starting = [task for task in (self._later, self._started) if task is not None]
-        for task in starting:
-            task.cancel()
-        await asyncio.gather(*starting, return_exceptions=True)
+        await stop_tasks(self._later, self._started)
         with self._errors_logged("closing"):
             await self._engine.close()
 

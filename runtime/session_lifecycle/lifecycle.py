@@ -14,6 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from nacre.closing import stop_tasks
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.events import Emit, SessionReset, Warned
@@ -210,9 +211,7 @@ class Lifecycle:
         if not self._tasks:
             return
         _, late = await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        await stop_tasks(*late)
 
     def _policy(self, session: OpenSession) -> ResetPolicy | None:
         if not session.has_messages:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -387,6 +388,8 @@ class FileSessionStore:
         self.transcript_name = self.index.transcript_name
         self.turn_lock = TurnLockFiles(places.lanes).turn_lock
         self.close = self.index.close
+        self.sessions = partial(stored_sessions, self.index)
+        self.maintain = partial(maintain, self.index, now=now)
         self._listing = TranscriptListing(places.index.parent)
         self._worker = OrderedWorker()
         self._now = now
@@ -414,10 +417,6 @@ class FileSessionStore:
             new_id=self._new_id,
             first=first,
         )
-
-    async def sessions(self, *, with_earlier: bool) -> list[StoredSession]:
-        """The sessions of the index, plus those that only have a file if `with_earlier` is true."""
-        return await stored_sessions(self.index, with_earlier=with_earlier)
 
     async def last_messages(self, sessions: Iterable[StoredSession], *, most: int) -> list[LastMessage]:
         """Reads the ends of the files until `most` sessions with a user message are found."""
@@ -471,19 +470,6 @@ class FileSessionStore:
         """Moves the session's file aside and returns its new path. Raises like `delete_session`."""
         aside = await delete_session(self.index, session, now=self._now)
         return str(aside or "")
-
-    async def maintain(
-        self, limits: MaintenanceLimits, *, main_key: str, active_keys: Collection[str], dry_run: bool
-    ) -> UpkeepReport:
-        """Implements `SessionStore`. Raises like `upkeep.maintain`."""
-        return await maintain(
-            self.index,
-            limits,
-            now=self._now,
-            main_key=main_key,
-            active_keys=active_keys,
-            dry_run=dry_run,
-        )
 
     async def rewritten(
         self, change: Rewrite, *, but: Collection[str] = (), dry_run: bool

@@ -16,9 +16,9 @@ ROOTS: Floors = (
     ("bridges",),
     ("runtime",),
     ("sessions", "memory", "prompts"),
-    ("locks", "record"),
+    ("closing", "locks", "record"),
 )
-"""The root rooms from top to bottom, and three modules. Nobody imports `workspace_template`; it is data."""
+"""The root rooms from top to bottom, and the modules. Nobody imports `workspace_template`; it is data."""
 
 CLI: Floors = (
     ("cli/sessions",),

@@ -21,7 +21,7 @@ ROOMS = (
 )
 
 
-ROOT_MODULES = ("web", "locks", "record")
+ROOT_MODULES = ("web", "closing", "locks", "record")
 """What every room may import: modules beside the rooms."""
 
 

@@ -10,6 +10,7 @@ from datetime import datetime, tzinfo
 from typing import Literal, TypeAlias
 
 from nacre.bridges.answering.turns import TurnRunner
+from nacre.closing import stop_tasks
 from nacre.record import Record
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.commands.conversation.history import moment_of
@@ -156,9 +157,7 @@ class LiveTurns:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await stop_tasks(*self._tasks)
 
     async def _run(self, turn: LiveTurn, events: AsyncGenerator[Event, None]) -> None:
         _, changed = self._turns[turn.id]

@@ -7,7 +7,6 @@ connections locks out everyone else. This server closes the connection with the 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import re
 import socket
@@ -33,7 +32,8 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from nacre.extensions.http.server.guard import LOOPBACK, MOST_BODY_BYTES, Guard
+from nacre.bridges.channels.connection import is_loopback
+from nacre.extensions.http.server.guard import MOST_BODY_BYTES, Guard
 from nacre.extensions.http.server.tokens import Tokens
 from nacre.record import Record
 from nacre.runtime.extensions.service import CALLER, HttpMount
@@ -318,10 +318,3 @@ def _routes(mount: HttpMount) -> Iterator[BaseRoute]:
 
 async def _health(_request: Request) -> Response:
     return JSONResponse({"status": "ok"})
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return host in LOOPBACK or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

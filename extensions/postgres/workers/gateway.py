@@ -12,6 +12,7 @@ from functools import partial
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
+from nacre.closing import using
 from nacre.extensions.postgres.server.connections import DatabaseError
 from nacre.extensions.postgres.server.database import CHANNEL, Database, shared_database
 from nacre.extensions.postgres.workers.stored_events import QUOTA_TEXTS, events_of, stopped, usage_of
@@ -27,7 +28,6 @@ from nacre.extensions.postgres.workers.turn_rows import (
 )
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import random_id
-from nacre.runtime.contracts.closing import using
 from nacre.runtime.contracts.errors import AgentError, AgentPaused, SpendingCapReached, TurnBroken
 from nacre.runtime.contracts.events import ApprovalAsked, Event, MessageJoined, TurnFailed
 from nacre.runtime.contracts.inbound import Inbound

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 
 from nacre.cli.invocation import begin, shared_options
+from nacre.closing import stop_tasks, using
 from nacre.extensions.postgres.server.connections import ConnectionLimits, DatabaseError
 from nacre.extensions.postgres.server.database import (
     LEFT_LANES,
@@ -29,7 +30,6 @@ from nacre.extensions.postgres.workers.streams import Sender, SentStream
 from nacre.extensions.postgres.workers.turn_rows import TakenTurn, TurnKey, TurnRows
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.agent.runtime import Runtime
-from nacre.runtime.contracts.closing import using
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.events import ApprovalAsked, Event, MessageJoined
 from nacre.runtime.settings.config import Config
@@ -117,9 +117,7 @@ class Worker:
             await self._end_turns(last_seconds)
             raise
         finally:
-            looking.cancel()
-            sending.cancel()
-            await asyncio.gather(looking, sending, return_exceptions=True)
+            await stop_tasks(looking, sending)
             await self._notifications.close()
             with suppress(DatabaseError):
                 await self._process.leave()
@@ -262,9 +260,7 @@ class Worker:
         tasks = [running.task for running in self._running.values() if running.task is not None]
         if tasks:
             _, left = await asyncio.wait(tasks, timeout=last_seconds)
-            for task in left:
-                task.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
+            await stop_tasks(*left)
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ from dataclasses import replace
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from nacre.closing import stop_tasks
 from nacre.extensions.providers.completions.addresses import user_of, without_credentials
 from nacre.extensions.providers.completions.errors import CallFacts, ProviderAnswered
 from nacre.extensions.providers.completions.http_client import load_client
@@ -126,9 +127,7 @@ class OpenAICompatibleModel(ProviderModel):
         return HttpAnswer(response, page_error=self._page_error)
 
     async def _release(self) -> None:
-        if self._learning is not None:
-            self._learning.cancel()
-            await asyncio.gather(self._learning, return_exceptions=True)
+        await stop_tasks(self._learning)
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.aclose()

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from nacre.closing import stop_tasks
 from nacre.memory.contracts.errors import MemoryIndexError
 
 if TYPE_CHECKING:
@@ -108,9 +109,7 @@ class Reranking:
 
     async def close(self) -> None:
         """Stops loading and closes the re-ranker."""
-        if self._loading is not None:
-            self._loading.cancel()
-            await asyncio.gather(self._loading, return_exceptions=True)
+        await stop_tasks(self._loading)
         await self._reranker.close()
 
     async def _load(self) -> None:

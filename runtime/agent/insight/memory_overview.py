@@ -13,6 +13,7 @@ from contextlib import suppress
 from datetime import date, datetime, timedelta
 from io import BytesIO
 
+from nacre.closing import using
 from nacre.memory.contracts.notes import CHATS_FOLDER, MAX_NOTE_BYTES
 from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.file_reader import without_template
@@ -27,7 +28,6 @@ from nacre.memory.workspace.workspace import REMINDERS, daily_log_path
 from nacre.record import Record
 from nacre.runtime.agent.insight.model_facts import workspace_files
 from nacre.runtime.contracts.clock import Clock, random_id
-from nacre.runtime.contracts.closing import using
 from nacre.runtime.recall.memory_core import MEMORY_TOOL_NAMES
 from nacre.runtime.settings.config import Config
 from nacre.runtime.storage.storage import review_queue, storage_of

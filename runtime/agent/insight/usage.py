@@ -8,9 +8,9 @@ from dataclasses import field
 from datetime import datetime
 from functools import cache, partial, reduce
 
+from nacre.closing import using
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, random_id, stored_moment
-from nacre.runtime.contracts.closing import using
 from nacre.runtime.models.spending import spending, unreadable_usage
 from nacre.runtime.open_sessions.open_session import FLUSH_MESSAGE_ENTRY
 from nacre.runtime.providers.opening import has_price

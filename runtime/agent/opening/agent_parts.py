@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from nacre.closing import stop_tasks
 from nacre.memory.contracts.facts import FactMemory
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.commands.registry import Commands
@@ -79,10 +80,7 @@ class Running:
 
     async def close(self) -> None:
         """Stops everything at once, and waits until it has ended."""
-        tasks = [task for tasks in self._tasks.values() for task in tasks]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await stop_tasks(*(task for tasks in self._tasks.values() for task in tasks))
 
     def _forget(self, key: str, task: asyncio.Task[Any]) -> None:
         self._tasks[key].pop(task, None)

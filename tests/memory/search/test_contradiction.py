@@ -489,6 +489,7 @@ async def test_a_note_about_somebody_else_or_before_a_change_stays_behind_what_w
 
 
 async def test_what_two_people_share_with_a_question_about_a_third_marks_nothing(tmp_path: Path) -> None:
+    """A boat of one and a new name from another say nothing of the boat of a third."""
     renamed = "- Nino renamed the boat, it is called Seagull now.\n- Zoe was there.\n"
     notes = {OLDER: "- Wang's boat is called Seagull.\n", NEWER: renamed}
     report = await search(tmp_path, "What is Zoe's boat called?", **notes)
