@@ -253,14 +253,15 @@ def _read(mail: MailMessage, sender: str, me: Identity, too_large_bytes: int) ->
     message_id = next(iter(_ids(mail, "message-id")), "")
     if not message_id:
         raise Ignored("it has no id")
-    words = words_of(mail.obj, is_forward=_FORWARDS.match(mail.subject) is not None)
+    named = [*_ids(mail, "references"), *_ids(mail, "in-reply-to")]
+    keeps_end = bool(named) and not any(map(OWN_ID.fullmatch, named))  # the answered message is unknown here
+    words = words_of(mail.obj, is_forward=_FORWARDS.match(mail.subject) is not None, keeps_end=keeps_end)
     files = words.files
     if too_large_bytes:
         problem = f"it has {too_large_bytes} bytes, which is over the limit"
         files = (Attachment(name="message", mime_type="message/rfc822", data=b"", problem=problem),)
-    text, subject = words.text, bare_subject(mail.subject)
-    is_answer = _ids(mail, "references") or _ids(mail, "in-reply-to") or _PREFIXES.match(mail.subject)
-    if subject and not (is_answer or words.quoted or text.startswith(("/", subject))):
+    text, subject = words.text, "" if named or words.quoted else " ".join(mail.subject.split())
+    if subject and not (_PREFIXES.match(subject) or text.startswith(("/", subject))):
         text = f"Subject: {subject}\n\n{text}" if text or files else subject
     if not (text or words.quoted or files):
         raise Ignored("it has no readable content")

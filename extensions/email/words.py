@@ -423,11 +423,11 @@ class Words(Record):
     files: tuple[Attachment, ...] = ()
 
 
-def words_of(mail: Message, *, is_forward: bool = False) -> Words:
-    """The words and files of an e-mail. `is_forward` tells that its subject marks it as a forward."""
+def words_of(mail: Message, *, is_forward: bool = False, keeps_end: bool = False) -> Words:
+    """The words and files of an e-mail. Its subject tells `is_forward`; `keeps_end` keeps what it answers."""
     plain, html, holders, files = _parts(mail)
     text, notice = _text_of(plain, html)
-    own = split(text, is_forward=is_forward)
+    own = split(text, is_forward=is_forward, keeps_end=keeps_end)
     if is_forward and own.text and not (own.quoted or holders):
         # It forwards something, and nothing tells where that begins.
         own = Words(text="", quoted=(Quoted(text=own.text, kind="forward"),))
@@ -444,17 +444,17 @@ def words_of(mail: Message, *, is_forward: bool = False) -> Words:
     )
 
 
-def split(text: str, *, is_forward: bool = False) -> Words:
+def split(text: str, *, is_forward: bool = False, keeps_end: bool = False) -> Words:
     """Splits a text into the sender's own words and those of others.
 
-    The message that is answered and the signature are left out. A mark such as `[quote 1]` replaces a
-    quotation between own words.
+    The signature is left out, and without `keeps_end` the answered message. A mark such as `[quote 1]`
+    replaces a quotation between own words.
     """
     lines = text.replace("\r\n", "\n").split("\n")
     start, is_marked_forward = _passed_on(lines)
     own, below = _without_signature(lines[:start]), lines[start:]
-    said, quoted = _between(own)
-    is_kept = is_forward or is_marked_forward or not said
+    said, quoted = _between(own, keeps_end=keeps_end)
+    is_kept = is_forward or is_marked_forward or keeps_end or not said
     if is_kept and any(line.strip() for line in below):
         kind: QuoteKind = "forward" if is_forward or is_marked_forward else "quote"
         words = _cut("\n".join(below).strip())
@@ -497,13 +497,13 @@ def _without_signature(lines: Sequence[str]) -> list[str]:
     return list(lines[:end])
 
 
-def _between(lines: list[str]) -> tuple[str, tuple[Quoted, ...]]:
+def _between(lines: list[str], *, keeps_end: bool) -> tuple[str, tuple[Quoted, ...]]:
     """The own words with marks for quotations, and the quotations.
 
-    A quotation below the own words is left out, unless there are no own words.
+    A quotation below the own words is left out, unless there are no own words or `keeps_end`.
     """
     end = len(lines)
-    while end and (not lines[end - 1].strip() or _is_quoted(lines[end - 1])):
+    while not keeps_end and end and (not lines[end - 1].strip() or _is_quoted(lines[end - 1])):
         end -= 1
     if any(map(_is_quoted, lines[end:])):
         end = _introduction(lines, end, is_any=True)
@@ -614,16 +614,15 @@ def _attached(part: Message, depth: int) -> Words:
     plain, html, holders, files = _parts(inner)
     lines = [f"Subject: {subject}\n"] if subject else []
     lines += [each.strip() for each in _text_of(plain, html)]
-    found: list[Quoted] = []
     deeper: list[Words] = []
     if depth < MOST_DEPTH:
         deeper = [_attached(each, depth + 1) for each in holders[:MOST_ATTACHED]]
     elif holders:
         lines.append("[a message is attached to this one, too deep to be read]")
-    found.append(Quoted(text=_cut("\n".join(lines).strip()), kind="attached message", said_by=author))
-    found += [quote for each in deeper for quote in each.quoted]
+    first = Quoted(text=_cut("\n".join(lines).strip()), kind="attached message", said_by=author)
+    found = (first, *[quote for each in deeper for quote in each.quoted])
     of_deeper = [file for each in deeper for file in each.files]
-    return Words(text="", quoted=tuple(found), files=(*_attachments(files, author or "somebody"), *of_deeper))
+    return Words(text="", quoted=found, files=(*_attachments(files, author or "somebody"), *of_deeper))
 
 
 def _shown(mail: Message, name: str) -> str:

@@ -18,6 +18,7 @@ from tests.bridges.channels.contract.malformed import MALFORMED, SAMPLE, malform
 ME = Identity(address="nacre@example.org", trust_from=True)
 CAREFUL = Identity(address="nacre@example.org", auth_server="mx.example.org")
 NOW = datetime(2026, 3, 14, tzinfo=UTC)
+_OUTLOOK = "When?\n-----Original Message-----\nFrom: Bob\nSubject: Bees\n\nSwarm at noon"
 
 
 def _raw(text: str = "hello", **headers: str) -> bytes:
@@ -122,6 +123,16 @@ def test_the_subject_of_a_new_message_is_read() -> None:
     assert _read(_raw("/status")).text == "/status"
     assert _read(_raw("yes", Subject="Re: Tea")).text == "yes"
     assert _read(_raw("yes", References="<0@a>")).text == "yes"
+
+
+def test_who_is_taken_into_a_conversation_reads_what_is_answered() -> None:
+    """A quotation at the end is left out only where the assistant has a message in the conversation."""
+    own = "<0123456789abcdef01234567.0123456789ab@example.org>"
+    for text in ("When?\n\nOn Monday, Bob <b@x.org> wrote:\n> Swarm at noon\n", _OUTLOOK):
+        added, went_on = (_read(_raw(text, Subject="Re: Bees", References=ids)) for ids in ("<0@b>", own))
+        assert added.text.startswith("When?")
+        assert "Swarm at noon" in added.quoted[0].text
+        assert (went_on.text, went_on.quoted) == ("When?", ())
 
 
 def test_no_word_and_no_part_is_lost() -> None:
