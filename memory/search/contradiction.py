@@ -391,11 +391,12 @@ def _answers_as_well(
 ) -> bool:
     # One of the words is the name, or without a name the one that both begin with.
     words = newer.shared_words(older) - bool(newer.own & older.own & named)
-    tells = newer.claim.is_change and not older.claim.is_change
+    # Where the later line names what has changed, it is less likely to be what was asked for.
+    tells = (1 if newer.claim.values else 2) * (newer.claim.is_change and not older.claim.is_change)
     now, before = related[newer.chunk_id], related[older.chunk_id]
     if now is None or before is None:
         return words > 0 and _are_about_one_matter(newer, older)
-    return words + tells > 0 and before - now < _LAG * (words + 2 * tells) ** 2
+    return words + tells > 0 and before - now < _LAG * (words + tells) ** 2
 
 
 def _is_one_word(one: str, other: str) -> bool:

@@ -351,9 +351,11 @@ def says_otherwise_by_verb(newer: Claim, older: Claim) -> bool:
 
 
 def tell_of_others(one: Claim, other: Claim) -> bool:
-    """Whether verbs give two lines values of different things, such as a city and a car."""
-    things = [{thing[-1] for thing in claim.by_verbs} for claim in (one, other)]
-    return all(things) and things[0].isdisjoint(things[1])
+    """Whether two lines give values of different things of somebody, such as a city and a phone number."""
+    things, others = ([set(thing) for thing in claim.values if len(thing) > 1] for claim in (one, other))
+    return bool(things and others) and not any(
+        thing <= another or another <= thing for thing in things for another in others
+    )
 
 
 def begin_alike(one: Claim, other: Claim) -> bool:
@@ -456,7 +458,7 @@ def _values(bare: str) -> Iterator[tuple[Thing, frozenset[str]]]:
     start = 0
     for end in (*(mark.start() for mark in _CLAUSE.finditer(bare)), len(bare)):
         clause = bare[start:end].lstrip(_MARKS_OF_CLAUSES)
-        if not clause.isascii() and gram_run().match(clause):
+        if not clause.isascii() and gram_run().match(clause) and " " not in clause.strip():
             if unspaced := _UNSPACED_IS.match(clause):
                 yield _thing(unspaced[1]), _value(unspaced[2])
         else:

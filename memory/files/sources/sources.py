@@ -478,13 +478,13 @@ def _word_digest(word: str) -> str:
 def _replaced(known: _Known, marks: Sequence[Mark], stored: Sequence[StoredSource]) -> Iterator[Mark]:
     """The marks for lines that new lines of the owner replace, and for those that hold again.
 
-    An import is old, and replaces nothing.
+    An import is old, and a hook quotes what newer notes may be about: both replace nothing.
     """
     new = {key for each in stored for key in each.keys}
     claims = [
         (each, value)
         for each in stored
-        if each.source.is_owners_word and each.source.written_by != "import"
+        if each.source.is_owners_word and each.source.written_by not in ("import", "hook")
         for value in each.values
     ]
     wanted = {value.about for _, value in claims}

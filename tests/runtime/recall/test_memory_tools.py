@@ -389,7 +389,10 @@ def _six_messages() -> list[tuple[str, str, Literal["owner", "tool"]]]:
     said = [
         (f"{2026 + at}-07-10-talk", f"> User: Anna lives in {city} now.") for at, city in enumerate(CITIES)
     ]
-    return [*notes, *((name, line, "owner") for name, line in said[:-1])]  # type: ignore[list-item]
+    talk: list[tuple[str, str, Literal["owner", "tool"]]] = [
+        (name, line, "owner") for name, line in said[:-1]
+    ]
+    return sorted((*notes, *talk))
 
 
 async def test_a_message_of_an_old_value_leads_to_the_note_that_holds_now(tmp_path: Path) -> None:

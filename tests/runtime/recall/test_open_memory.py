@@ -198,7 +198,7 @@ async def test_a_conversation_is_found_when_its_session_has_ended(tmp_path: Path
         says("I may not read that."),
     )
     async with agent_with(tmp_path, model, CONVERSATIONS) as (agent, engine):
-        await agent.respond(said("The regatta in Lindau is on Saturday."))
+        await agent.respond(said("See you at the regatta in Lindau on Saturday."))
         await agent.respond(said("when is it?"))
         await agent.respond(said("/new"))
         await synced(engine)
@@ -210,7 +210,7 @@ async def test_a_conversation_is_found_when_its_session_has_ended(tmp_path: Path
     [hit, *_] = after["results"]
     old = transcript_file(tmp_path)
     assert (hit["source"], hit["path"]) == ("sessions", f"sessions/{old.name}")
-    assert "User: The regatta in Lindau is on Saturday." in hit["snippet"]
+    assert "User: See you at the regatta in Lindau on Saturday." in hit["snippet"]
     rows = old.read_text(encoding="utf-8").splitlines()
     assert "regatta in Lindau" in " ".join(rows[hit["startLine"] - 1 : hit["endLine"]])
     assert (read["text"], read["disabled"]) == ("", True)
@@ -222,7 +222,7 @@ async def test_a_running_conversation_is_found_after_enough_was_said(tmp_path: P
     settings = CONVERSATIONS | {"sync": {"sessions": {"deltaMessages": 8}}}
     model = ScriptedModel(says("Noted."), *search("regatta"), *search("regatta"))
     async with agent_with(tmp_path, model, settings) as (agent, _):
-        for text in ("The regatta in Lindau is on Saturday.", "when is it?", "and now?"):
+        for text in ("See you at the regatta in Lindau on Saturday.", "when is it?", "and now?"):
             await agent.respond(said(text))
 
     assert found(model, 2)["results"] == []
@@ -237,7 +237,7 @@ async def test_a_group_sees_nothing_of_conversations(tmp_path: Path) -> None:
     model = ScriptedModel(says("Noted."), calls(("memory_search", {"query": "regatta"})), says("I cannot."))
     group = {"chat_kind": "group", "is_owner": False, "channel": "telegram", "chat_id": "sailors"}
     async with agent_with(tmp_path, model, settings) as (agent, engine):
-        await agent.respond(said("The regatta in Lindau is on Saturday."))
+        await agent.respond(said("See you at the regatta in Lindau on Saturday."))
         await synced(engine)
         owners = await engine.search("regatta")
         await agent.respond(said("what did the owner tell you about the regatta?", **group))
@@ -252,7 +252,7 @@ async def test_a_deleted_conversation_is_forgotten(tmp_path: Path) -> None:
     """When the transcript is gone, so is what was indexed of it."""
     settings = CONVERSATIONS | {"sync": {"sessions": {"deltaMessages": 1}}}
     async with agent_with(tmp_path, ScriptedModel(says("Noted.")), settings) as (agent, engine):
-        await agent.respond(said("The regatta in Lindau is on Saturday."))
+        await agent.respond(said("See you at the regatta in Lindau on Saturday."))
         await synced(engine)
         before = await engine.search("regatta")
         transcript_file(tmp_path).unlink()
