@@ -303,7 +303,8 @@ def _lines(months: Iterable[_Month]) -> _Lines:
             told.is_accepted |= source.is_by_owner
         for value in stored.values:
             by_about.setdefault(value.about, []).append((value, source.audience))
-            by_session.setdefault(source.session_id, []).append(value)
+            if source.written_by != "hook":  # it quotes the session
+                by_session.setdefault(source.session_id, []).append(value)
     return _Lines(all_stored, by_key, by_about, by_session)
 
 
@@ -478,13 +479,13 @@ def _word_digest(word: str) -> str:
 def _replaced(known: _Known, marks: Sequence[Mark], stored: Sequence[StoredSource]) -> Iterator[Mark]:
     """The marks for lines that new lines of the owner replace, and for those that hold again.
 
-    An import is old, and a hook quotes what newer notes may be about: both replace nothing.
+    An import is old, and replaces nothing.
     """
     new = {key for each in stored for key in each.keys}
     claims = [
         (each, value)
         for each in stored
-        if each.source.is_owners_word and each.source.written_by not in ("import", "hook")
+        if each.source.is_owners_word and each.source.written_by != "import"
         for value in each.values
     ]
     wanted = {value.about for _, value in claims}

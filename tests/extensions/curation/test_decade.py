@@ -24,8 +24,9 @@ async def test_two_months_with_recorded_answers(tmp_path: Path, embedder: str) -
 
 @pytest.mark.slow
 async def test_two_months_with_the_offline_responder(tmp_path: Path) -> None:
-    """It notes what it recognizes. All of what was said is found; five of the answers are old ones."""
+    """It notes what it recognizes. All of what was said is found, and no answer is an old one."""
     figures = await lived(tmp_path, days=60, is_extracting=True)
 
-    assert len(figures.stale) <= 5 < figures.asked / 8
-    assert (figures.lost, figures.marked, figures.poisoned, figures.idle_tokens) == ([], [], set(), 0)
+    assert figures.asked > 40
+    assert (figures.stale, figures.lost, figures.marked) == ([], [], [])
+    assert (figures.poisoned, figures.idle_tokens) == (set(), 0)
