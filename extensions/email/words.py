@@ -578,7 +578,7 @@ def _text_of(plain: Sequence[str], html: Sequence[str]) -> tuple[str, str]:
 
 
 def _is_file(part: Message) -> bool:
-    """Whether a part is a file, also one without a name."""
+    """Whether a part is a file, with or without a name."""
     is_named = part.get_filename() is not None or part.get_content_disposition() == "attachment"
     return is_named or part.get_content_maintype() != "text" or part.get_content_subtype() == "calendar"
 

@@ -370,7 +370,7 @@ def _told_later(
             if newer_day <= day:
                 break
             may_answer = 2 * terms >= len(intent.about) and not tell_of_others(newer.claim, older.claim)
-            if (newer.claim.by_verbs and says_otherwise_by_verb(newer.claim, older.claim)) or (
+            if says_otherwise_by_verb(newer.claim, older.claim) or (
                 may_answer
                 and _tells_of(newer, named, intent, older)
                 and _answers_as_well(newer, older, named, related)

@@ -247,11 +247,11 @@ def addresses(line: str, subject: str = "") -> tuple[Address, ...]:
         # 2026-03-04 has all numbers of 2026-03-03
         stated.update(_DATE.findall(claim._bare) if stated else ())
         # "boat: none" says that there is no value
-        is_none = (has_label or thing in claim.by_verbs) and not stated and bool(value)
+        by_verb = claim.by_verbs.get(thing)
+        is_none = (has_label or by_verb is not None) and not stated and bool(value)
         if (stated or is_none) and about and not about <= {stem(word) for word in (*NO_KEYS, *_EVENTS)}:
             about.update(map(stem, _TOKEN.findall(fold(subject))))
             is_denied = any(map(is_not, value))
-            by_verb = claim.by_verbs.get(thing)
             kind = "" if has_label or by_verb else claim.kind
             # "Anna's car is old" does not say that it is not red, unlike "Anna's favorite color is blue".
             has_one = claim.changes(thing) or any(map(_HAS_ONE.search, thing))
@@ -346,8 +346,9 @@ def says_otherwise(newer: Claim, older: Claim) -> bool:
 
 def says_otherwise_by_verb(newer: Claim, older: Claim) -> bool:
     """Whether a verb gives a thing another value: who has no boat has none that was renamed."""
-    none = (thing for thing, (value, _) in newer.by_verbs.items() if any(map(is_not, value)))
-    return has_other_value(newer, older) or any(older.stems.keys() >= set(map(stem, thing)) for thing in none)
+    none = (set(map(stem, thing)) for thing, (value, _) in newer.by_verbs.items() if any(map(is_not, value)))
+    is_gone = any(older.stems.keys() >= thing for thing in none)
+    return is_gone or (bool(newer.by_verbs) and has_other_value(newer, older))
 
 
 def tell_of_others(one: Claim, other: Claim) -> bool:

@@ -126,8 +126,7 @@ async def _with_current(
     """
     found, followed = list(shown), set[str]()
     for old, line, words in [(each, *asked) for each in shown for asked in each.asked()]:
-        mark = stored.current(line_key(line))
-        mark = mark or stored.retired(stored.sources(old.hit.path, [line])[0], line)
+        mark = stored.current(line_key(line)) or stored.retired(stored.sources(old.hit.path, [line])[0], line)
         if mark is None or mark.by_key in followed or len(followed) == MOST_FOLLOWED:
             continue
         followed.add(mark.by_key)
@@ -149,9 +148,9 @@ async def _with_current(
 
 
 def _is_about(line: str, replaced: str, words: Sequence[str]) -> bool:
-    """Whether a question with these words in a `replaced` line is about the line that took its place.
+    """Whether a line answers a question that found the line that it `replaced`, by these words.
 
-    It is not if it asks for the old value.
+    It does not if the question asks for the old value.
     """
     from nacre.memory.text.claims import addresses, claim_of
 
