@@ -1,9 +1,9 @@
 """How well recorded answers to a flush request answer later questions, beside the raw lines.
 
-    python -m benchmarks.flush_notes ../shared/eval/data/locomo_all/all --conversation conv-30
+    python -m benchmarks.flush_notes ../shared/eval/data/locomo_all/all
 
-`flush_notes.toml` has answers to two forms of the request for one conversation. For the raw logs alone, and
-with each form's notes below them, prints the number of questions, and for what share of them the six best
+`flush_notes.toml` has answers to two forms of the request for three conversations. For the raw logs alone,
+and with each form's notes below them, prints the number of questions, and for what share of them the six best
 snippets have every word of the answer. The search is by words alone; held-out questions stand apart.
 """
 
@@ -86,13 +86,13 @@ async def _main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("data", type=Path)
-    parser.add_argument("--conversation", default="conv-30")
-    given = parser.parse_args()
-    forms: dict[str, dict[str, str]] = tomllib.loads(NOTES.read_text(encoding="utf-8"))
-    days = sorted(forms["new"])
-    asked = questions(given.data, given.conversation, days)
-    for form, notes in {"raw": {}, **forms}.items():
-        print(f"{form}: {await shares(given.data, asked, days, notes)}")
+    data = parser.parse_args().data
+    recorded: dict[str, dict[str, dict[str, str]]] = tomllib.loads(NOTES.read_text(encoding="utf-8"))
+    for conversation, forms in recorded.items():
+        days = sorted(forms["new"])
+        asked = questions(data, conversation, days)
+        for form, notes in {"raw": {}, **forms}.items():
+            print(f"{conversation} {form}: {await shares(data, asked, days, notes)}")
 
 
 if __name__ == "__main__":

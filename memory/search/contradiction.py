@@ -51,7 +51,8 @@ _Pair = tuple["_Line", "_Line"]
 
 
 class Intent(Record):
-    """What a wording asks for: `finder` finds its terms, `denied` are the numbers of the negated ones.
+    """What a wording asks for, in the words `asked`: `finder` finds its terms, `denied` are the numbers
+    of the negated ones.
 
     `about` are the numbers of the terms that do not only name days, `names` those of them with a capital
     letter, or where words are not apart the first of them. `until` is the last day that the wording names, if
@@ -59,6 +60,7 @@ class Intent(Record):
     for what was before. `said` keeps what `_said` found, by chunk id.
     """
 
+    asked: frozenset[str]
     finder: Finder
     denied: frozenset[int]
     about: frozenset[int]
@@ -178,6 +180,7 @@ def intent_of(
         names |= about & {min(about, default=0, key=lambda at: len(folded.partition(finder.terms[at])[0]))}
     until = max((span.last for span in days), default=None)
     return Intent(
+        asked=claim.asked,
         finder=finder,
         denied=claim.having(finder.terms, denied=True),
         about=about,
@@ -196,7 +199,7 @@ def corrected_order(
     `intents` has the intent of the wording that found each chunk. If a question names days, what was so at
     their end comes first. What is behind the first `count` only moves if it corrects one of them.
     """
-    groups = _notes_first(list(groups), chunks, intents)
+    groups = _answers_first(_notes_first(list(groups), chunks, intents), chunks, intents)
     hits, others = groups[:count], groups[count:]
     lines = list(_lines(hits, chunks, intents))
     for right, wrong in _right_senses(lines, intents):
@@ -442,6 +445,34 @@ def _notes_first(
                 said.insert(at, said.pop(behind))
                 break
     return hits
+
+
+def _answers_first(
+    hits: list[HitGroup], chunks: Mapping[int, Chunk], intents: Mapping[int, Intent | None]
+) -> list[HitGroup]:
+    # Many notes of somebody's phone numbers are nearer to "When is her birthday?" than the one of it.
+    answers = [_answers(chunks[item.chunk_id], item.chunk_id, intents[item.chunk_id]) for item, _ in hits]
+    if False not in answers:
+        return hits
+    wrong = hits[answers.index(False)][0].chunk_id
+    for (item, _), is_answer in zip(hits[:], answers, strict=True):
+        if is_answer:
+            hits = _put_before(hits, item.chunk_id, wrong)
+    return hits
+
+
+def _answers(chunk: Chunk, chunk_id: int, intent: Intent | None) -> bool | None:
+    """Whether a hit gives the asked thing of somebody a value, or else only other things of theirs one.
+
+    `None` if neither can be told.
+    """
+    if intent is None or not intent.names or not intent.asks_state:
+        return None
+    told = [line.claim.attributes for line in _said(chunk, chunk_id, intent) if line.own & intent.names]
+    if any(thing <= intent.asked for things in told for thing in things):
+        return True
+    is_other = bool(told) and all(told) and not any(thing >= intent.asked for each in told for thing in each)
+    return False if is_other else None
 
 
 def _is_session(chunk: Chunk) -> bool:

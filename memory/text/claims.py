@@ -7,9 +7,9 @@ moved to Lyon") with a few words per language from `forms/words.json`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
-from itertools import islice
+from itertools import islice, product
 
 from nacre.memory.contracts.records import Address
 from nacre.memory.text.days.day_words import WEEKDAYS
@@ -77,7 +77,9 @@ _STATE, _SORT = "state", "sort"
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _OF_NAMES = frozenset(("city", "employer"))
 """Things whose values are names: somebody may live in a small house and in Kiel."""
-_HAS_ONE = re.compile("favou?r|liebling|prefer|colou?r|farbe|couleur|status|diet|password|size|name|job")
+_HAS_ONE = re.compile(
+    "favou?r|liebling|prefer|colou?r|farbe|couleur|status|diet|password|size|name|job|birth"
+)
 """In the name of a thing that has one value, also if this is an adjective."""
 _BEHIND = re.compile(r"(?:\s*\((?:\d{4}-\d\d-\d\d|(?:memory|bank)/)[^()]*\))+(?:\s*\^\w+)?\s*$")
 """The day and source behind a fact, and the places behind a curated line."""
@@ -124,6 +126,17 @@ class Claim:
         if words.isdisjoint(self._tokens) and not any(sign in self._folded for sign in touching):
             return {}
         return {thing: told for thing, told in _told_by_verbs(self._bare) if told[0]}
+
+    @cached_property
+    def attributes(self) -> Sequence[frozenset[str]]:
+        """The words of each thing of somebody that has a value here, such as "anna" and "birthday"."""
+        return [frozenset(thing) for thing in self.values if len(thing) > 1]
+
+    @cached_property
+    def asked(self) -> frozenset[str]:
+        """The words of a question that can name a thing."""
+        words = frozenset(_without_owner(_significant_words(self._bare)))
+        return words - stop_words_for(self._tokens)
 
     @cached_property
     def kind(self) -> str:
@@ -353,10 +366,8 @@ def says_otherwise_by_verb(newer: Claim, older: Claim) -> bool:
 
 def tell_of_others(one: Claim, other: Claim) -> bool:
     """Whether two lines give values of different things of somebody, such as a city and a phone number."""
-    things, others = ([set(thing) for thing in claim.values if len(thing) > 1] for claim in (one, other))
-    return bool(things and others) and not any(
-        thing <= another or another <= thing for thing in things for another in others
-    )
+    both = list(product(one.attributes, other.attributes))
+    return bool(both) and not any(thing <= another or another <= thing for thing, another in both)
 
 
 def begin_alike(one: Claim, other: Claim) -> bool:
@@ -519,8 +530,12 @@ def _is_one(value: str) -> bool:
 def _thing(text: str) -> Thing:
     for sign in _table("is different, among characters"):
         text = text.replace(sign, "")
-    words = [word.removesuffix("'s").removesuffix("’s") for word in _significant_words(text)]
+    words = _without_owner(_significant_words(text))
     return tuple(words) if len(words) <= _MOST_WORDS_OF_A_THING else ()
+
+
+def _without_owner(words: Iterable[str]) -> list[str]:
+    return [word.removesuffix("'s").removesuffix("’s") for word in words]
 
 
 def _value(text: str) -> frozenset[str]:

@@ -530,3 +530,20 @@ async def test_of_what_the_owner_said_the_latest_comes_first(tmp_path: Path) -> 
 
 def _session(day: str, quotes: str) -> str:
     return f"# Session: {day} 09:00:00 UTC\n\n## Conversation Summary\n\n{quotes}"
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        ("When is Juma's birthday?", "Juma was born on April 12, in the old clinic by the harbor."),
+        ("Who is Juma's employer?", "Juma works at the observatory now, behind the second hill."),
+    ],
+)
+async def test_the_thing_that_is_asked_for_precedes_others_of_the_same_person(
+    tmp_path: Path, asked: str, answer: str
+) -> None:
+    """Also where many notes about another thing are nearer to the question."""
+    phones = {f"2026-02-{day}": f"- Juma's phone number is 555-10{day}.\n" for day in range(10, 18)}
+    report = await search(tmp_path, asked, **{"2026-01-05": f"- {answer}\n"}, **phones)
+
+    assert report.hits[0].path == "memory/2026-01-05.md"
