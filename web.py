@@ -45,7 +45,8 @@ from nacre.runtime.contracts.events import (
     TurnFailed,
 )
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.sessions.contracts.errors import SessionError, SessionNotFound
+from nacre.sessions.contracts.errors import SessionError, SessionKeyInvalid, SessionNotFound
+from nacre.sessions.contracts.keys import owners_key
 
 CHANNEL = "web"
 MOST_BODY_BYTES = 1 << 20
@@ -142,10 +143,14 @@ class _Chat:
         return WebUser(id=who) if isinstance(who, str) else who
 
     def _inbound(self, user: WebUser, body: dict[str, Any], *, text: str = "") -> Inbound:
-        group, session = _text(body, "group"), _text(body, "session")
+        group, session = _text(body, "group"), _text(body, "session").strip()
         if not group:
             if ":" in session:
                 raise HTTPException(422, "A session has a plain name, without a colon.")
+            try:
+                owners_key(session or "main", agent_id=user.id)
+            except SessionKeyInvalid as error:
+                raise HTTPException(422, str(error)) from error
             return Inbound(
                 text=text,
                 chat_kind="direct",

@@ -96,6 +96,17 @@ async def test_each_user_has_a_chat_of_their_own(tmp_path: Path) -> None:
         assert await history(client, "bob", session="trips") == []
 
 
+async def test_a_session_has_any_plain_name(tmp_path: Path) -> None:
+    """The scheme's own word names a conversation like any other; a blank name is the main one."""
+    model = ScriptedModel(says("A spy."), says("The main one."))
+    async with site(tmp_path, model) as client:
+        events = await said(client, "ann", {"text": "Who?", "session": "agent"})
+        assert events[-1] == ("reply", {"text": "A spy.", "session": "agent:user-ann:direct:%61gent"})
+        assert await history(client, "ann", session="agent") == ["Who?", "A spy."]
+        events = await said(client, "ann", {"text": "Where?", "session": "  "})
+        assert events[-1] == ("reply", {"text": "The main one.", "session": "agent:user-ann:main"})
+
+
 async def test_a_group_is_one_conversation(tmp_path: Path) -> None:
     """The model is told who speaks; members alone read and write, and see no tools."""
     model = ScriptedModel(calls(("moon", {})), says("Hello both."), says("Yes."))
@@ -123,6 +134,8 @@ async def test_a_group_is_one_conversation(tmp_path: Path) -> None:
         ({"json": {"text": 5}}, {"x-user": "ann"}, 422),
         ({"json": ["hi"]}, {"x-user": "ann"}, 422),
         ({"json": {"text": "hi", "session": "agent:user-bob:main"}}, {"x-user": "ann"}, 422),
+        ({"json": {"text": "hi", "session": "a" * 900}}, {"x-user": "ann"}, 422),
+        ({"json": {"text": "hi", "session": "a\nb"}}, {"x-user": "ann"}, 422),
         ({"content": b"{"}, {"x-user": "ann", **JSON}, 422),
         ({"content": b"[" * 100_000}, {"x-user": "ann", **JSON}, 422),
         ({"data": {"text": "hi"}}, {"x-user": "ann"}, 415),

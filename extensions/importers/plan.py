@@ -114,11 +114,16 @@ def plan_conversation(lines: Sequence[Line], existing: bytes | None) -> SessionS
         head = [line.data for line in lines[:HEAD_LINES]]
         return SessionStep(outcome="imported", data=b"".join([*head, *body]), new=len(messages))
     present = existing.splitlines(keepends=True)
-    # the title may have changed in the source
-    data = b"".join([*present[:HEAD_LINES], *body])
-    known = set(present)
-    new = {line.message for line in lines[HEAD_LINES:] if line.message and line.data not in known}
+    # the title may have changed in the source, and what is read of a message with a newer Nacre
+    known = {_id_in(line): line for line in present}
+    data = b"".join([*present[:HEAD_LINES], *(known.get(_id_in(line), line) for line in body)])
+    new = {line.message for line in lines[HEAD_LINES:] if line.message and _id_in(line.data) not in known}
     return _extend(data, existing, new=len(new), here=len(messages) - len(new))
+
+
+def _id_in(line: bytes) -> bytes:
+    found = re.search(rb'"id":"(\w+)"', line)
+    return found[1] if found else line
 
 
 def plan_transcript(transcript: StoredTranscript, existing: bytes | None) -> SessionStep:

@@ -202,10 +202,15 @@ class Clock:
     """A clock that stands still until it is moved; call it, or its `now_ms`, wherever a clock is asked for.
 
     Raises:
+        TypeError: the start is no `datetime`.
         ValueError: the start has no time zone.
     """
 
     def __init__(self, start: datetime = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)) -> None:
+        if not isinstance(start, datetime):
+            raise TypeError(
+                f"a clock needs a datetime, such as datetime(2026, 3, 14, tzinfo=UTC), not {start!r}"
+            )
         if start.tzinfo is None:
             raise ValueError(f"a clock needs a time zone, and {start.isoformat()} has none")
         self._now = start

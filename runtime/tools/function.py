@@ -24,7 +24,7 @@ from typing import (
     overload,
 )
 
-from pydantic import BaseModel, PydanticUserError, TypeAdapter, create_model
+from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, create_model
 from typing_extensions import TypeVar
 
 from nacre.record import Record
@@ -336,7 +336,8 @@ def _text(result: object) -> str:
         return "Done."
     if isinstance(result, str):
         return result.encode("utf-8", "replace").decode("utf-8")
-    plain = TypeAdapter(Any).dump_python(result, mode="json", fallback=str)
+    any_value = TypeAdapter(Any, config=ConfigDict(ser_json_inf_nan="constants"))
+    plain = any_value.dump_python(result, mode="json", fallback=str)
     return json.dumps(plain, ensure_ascii=False, indent=1)
 
 

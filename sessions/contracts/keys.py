@@ -117,7 +117,7 @@ def canonical_key(text: str, *, agent_id: str, main_key: str = "main") -> str:
         return key
     main = _main_key(main_key)
     agent, rest = normalise_agent_id(agent_id), key
-    if key == "agent" or key.startswith("agent:"):
+    if key.startswith("agent:"):
         _, _, tail = key.partition(":")
         named, _, rest = tail.partition(":")
         if not named or not rest:

@@ -47,6 +47,21 @@ _NO_WORDS = {
     "reasoning_recap": "it was written by the program",
 }
 """Types of messages that are not imported, with the reason."""
+_MARKS = re.compile(
+    r"(?P<gap>[ \t]*)(?:\ue200(?P<inside>[^\ue200\ue201]*)\ue201|【[^】\n]*†[^】\n]*】"
+    r"|:contentReference\[oaicite:\d+\](?:\{index=\d+\})?)|[\ue200-\ue206]"
+)
+"""What the program replaced by a link to a source, or did not show at all."""
+
+
+def _shown(mark: re.Match[str]) -> str:
+    """What stood in the place of a mark, without the source: the name of an entity or the label of a link."""
+    kind, *fields = (mark["inside"] or "").split("\ue202")
+    names = re.findall(r'"((?:[^"\\]|\\.)*)"', fields[0])[1:2] if kind == "entity" and fields else fields[:1]
+    if kind in ("entity", "url"):
+        return (mark["gap"] or "") + "".join(names)
+    is_glued = mark.string[mark.end() : mark.end() + 1].isalnum()
+    return (mark["gap"] or "") if is_glued else ""
 
 
 def mime_type(data: bytes) -> str:
@@ -273,7 +288,7 @@ class _Nodes:
             else:
                 self._attach(part, blocks)
                 continue
-            if text.strip():
+            if (text := _MARKS.sub(_shown, text)).strip():
                 blocks.append(Text(text=text))
         return tuple(blocks)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import IO, Any
 
@@ -25,6 +25,7 @@ from nacre.sessions.contracts.messages import (
 from nacre.sessions.entries.entries import KnownBody
 
 _MOST_BYTES = 1 << 20
+_MOST_NESTED = 500
 
 
 class _ArrayBroken(Exception):
@@ -75,11 +76,22 @@ def _elements(file: IO[bytes]) -> Iterator[Any]:
     import ijson
 
     prefix = "item" if _first_char(file) == b"[" else ""
+    events = ijson.basic_parse(file, use_float=True)
     try:
-        yield from ijson.items(file, prefix, use_float=True)
+        yield from ijson.items(ijson.parse(_shallow(events)), prefix)
     except (ijson.JSONError, RecursionError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise _ArrayBroken(reason[:200]) from error
+
+
+def _shallow(events: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """The events, until they nest too deeply: ijson needs memory for the square of the depth."""
+    depth = 0
+    for event in events:
+        depth += event[0].startswith("start_") - event[0].startswith("end_")
+        if depth > _MOST_NESTED:
+            raise _ArrayBroken(f"it is nested more than {_MOST_NESTED} levels deep")
+        yield event
 
 
 def _first_char(file: IO[bytes]) -> bytes:

@@ -246,7 +246,7 @@ def _body(row: Mapping[str, Any], model: str, at_ms: int) -> KnownBody | str:
 def _calls(stored: object) -> tuple[ToolCall, ...]:
     try:
         listed = json.loads(stored) if isinstance(stored, str) and stored else []
-    except ValueError:
+    except (ValueError, RecursionError):
         return ()
     found = []
     for each in listed if isinstance(listed, list) else ():
@@ -255,7 +255,7 @@ def _calls(stored: object) -> tuple[ToolCall, ...]:
             continue
         try:
             arguments = json.loads(str(function.get("arguments") or "{}"))
-        except ValueError:
+        except (ValueError, RecursionError):
             arguments = None
         found.append(
             ToolCall(

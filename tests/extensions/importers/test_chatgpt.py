@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.program import run_here, run_nacre
 from tests.extensions.importers import exports
 from tests.extensions.importers.results import (
@@ -124,3 +126,33 @@ def test_what_is_no_archive_is_a_sentence(tmp_path: Path) -> None:
         run = run_nacre(tmp_path, "import", "chatgpt", name)
         assert run.returncode == 2
         assert words in run.stderr
+
+
+def test_answers_from_the_web_come_over_without_marks(tmp_path: Path) -> None:
+    """What stood for a source goes; a name or a label that was shown stays; an earlier import is known."""
+    marked = (
+        "\ue203It rains.\ue204 \ue200cite\ue202turn0search1\ue202turn2view3\ue201 So says "
+        '\ue200entity\ue202["people", "Ann Lee", 0]\ue201 of \ue200url\ue202the office\ue202turn0view1\ue201.'
+        "【8†source】【4:0†rain.pdf】\nAnd :contentReference[oaicite:2]{index=2}so on 【8†source】."
+    )
+    conversations = exports.chatgpt_conversations()
+    conversations[1]["mapping"]["k2"]["message"]["content"]["parts"] = [marked]
+    archive = exports.chatgpt(tmp_path / "export.zip", conversations)
+    import_report(tmp_path, "chatgpt", archive)
+    clean = "It rains. So says Ann Lee of the office.\nAnd so on."
+    assert branch_messages(transcripts(tmp_path)["Knots"])[-1] == ("assistant", clean)
+
+    [path] = [each for each in tmp_path.rglob("*.jsonl") if clean.splitlines()[0] in each.read_text()]
+    path.write_text(path.read_text().replace("It rains.", "It rains. \ue200cite\ue202turn0search1\ue201"))
+    assert numbers(import_report(tmp_path, "chatgpt", archive), "messages") == (9, 0, 7, 2)
+
+
+@pytest.mark.parametrize("program", ["chatgpt", "claude"])
+def test_an_export_that_is_nested_too_deeply_is_a_sentence(tmp_path: Path, program: str) -> None:
+    """200,000 brackets are told at once; what stands before them comes over."""
+    folder = tmp_path / "export"
+    folder.mkdir()
+    (folder / "conversations.json").write_text("[" * 200_000)
+    told = import_report(tmp_path, program, folder)
+    [reason] = reasons(told, "sessions")
+    assert reason.endswith("cannot be read beyond this point: it is nested more than 500 levels deep")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import threading
 import warnings
 from collections.abc import Callable
@@ -80,6 +81,19 @@ async def test_values_come_and_go_as_json(tmp_path: Path) -> None:
 
     assert added == '{\n "name": "garden",\n "kilograms": 3.5\n}'
     assert forgotten == "Done."
+
+
+async def test_numbers_that_json_has_not_are_named(tmp_path: Path) -> None:
+    """The model reads NaN and Infinity, which `null` would hide, also inside of objects."""
+
+    def weigh() -> dict[str, object]:
+        """Weighs."""
+        return {"honey": math.nan, "wax": [math.inf, -math.inf], "hive": Hive(name="x", kilograms=math.nan)}
+
+    _, _, weighed = await turn_with(tmp_path, [weigh], ("weigh", {}))
+    assert "".join(weighed.split()) == (
+        '{"honey":NaN,"wax":[Infinity,-Infinity],"hive":{"name":"x","kilograms":NaN}}'
+    )
 
 
 async def test_a_plain_function_runs_on_a_thread_and_tells_its_progress(tmp_path: Path) -> None:

@@ -137,6 +137,8 @@ def test_the_clock_stands_until_it_is_moved() -> None:
     assert clock.now_ms() - before_ms == 60_000
     with pytest.raises(ValueError, match="time zone"):
         Clock(datetime(2026, 3, 14))  # noqa: DTZ001 - the missing zone is the point
+    with pytest.raises(TypeError, match="not '2026'"):
+        Clock("2026")  # type: ignore[arg-type]
 
 
 def test_an_hour_of_the_clock_is_an_hour_also_when_clocks_change() -> None:
