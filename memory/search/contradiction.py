@@ -180,7 +180,7 @@ def intent_of(
         names |= about & {min(about, default=0, key=lambda at: len(folded.partition(finder.terms[at])[0]))}
     until = max((span.last for span in days), default=None)
     return Intent(
-        asked=claim.asked,
+        asked=claim.significant,
         finder=finder,
         denied=claim.having(finder.terms, denied=True),
         about=about,
@@ -451,28 +451,28 @@ def _answers_first(
     hits: list[HitGroup], chunks: Mapping[int, Chunk], intents: Mapping[int, Intent | None]
 ) -> list[HitGroup]:
     # Many notes of somebody's phone numbers are nearer to "When is her birthday?" than the one of it.
-    answers = [_answers(chunks[item.chunk_id], item.chunk_id, intents[item.chunk_id]) for item, _ in hits]
-    if False not in answers:
+    told, things = dict[int, Sequence[Claim]](), set[frozenset[str]]()
+    for chunk_id in (item.chunk_id for item, _ in hits):
+        if (intent := intents[chunk_id]) is not None and intent.asks_state:
+            lines = _said(chunks[chunk_id], chunk_id, intent)
+            told[chunk_id] = [line.claim for line in lines if line.own & intent.names]
+            found = (thing for claim in told[chunk_id] for thing in claim.attributes)
+            things.update(thing for thing in found if thing <= intent.asked)
+    if not things:
         return hits
-    wrong = hits[answers.index(False)][0].chunk_id
-    for (item, _), is_answer in zip(hits[:], answers, strict=True):
-        if is_answer:
-            hits = _put_before(hits, item.chunk_id, wrong)
+    others = (
+        at for at, claims in told.items() if claims and all(_tells_of_none(each, things) for each in claims)
+    )
+    if (other := next(others, None)) is not None:
+        for chunk_id, claims in told.items():
+            if any(not things.isdisjoint(claim.attributes) for claim in claims):
+                hits = _put_before(hits, chunk_id, other)
     return hits
 
 
-def _answers(chunk: Chunk, chunk_id: int, intent: Intent | None) -> bool | None:
-    """Whether a hit gives the asked thing of somebody a value, or else only other things of theirs one.
-
-    `None` if neither can be told.
-    """
-    if intent is None or not intent.names or not intent.asks_state:
-        return None
-    told = [line.claim.attributes for line in _said(chunk, chunk_id, intent) if line.own & intent.names]
-    if any(thing <= intent.asked for things in told for thing in things):
-        return True
-    is_other = bool(told) and all(told) and not any(thing >= intent.asked for each in told for thing in each)
-    return False if is_other else None
+def _tells_of_none(claim: Claim, things: Collection[frozenset[str]]) -> bool:
+    """Whether a line gives a value, but to none of the things: not in other words either."""
+    return bool(claim.attributes) and not any(thing <= claim.significant for thing in things)
 
 
 def _is_session(chunk: Chunk) -> bool:

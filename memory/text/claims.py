@@ -133,8 +133,8 @@ class Claim:
         return [frozenset(thing) for thing in self.values if len(thing) > 1]
 
     @cached_property
-    def asked(self) -> frozenset[str]:
-        """The words of a question that can name a thing."""
+    def significant(self) -> frozenset[str]:
+        """The words that can name a thing or its value, without "'s"."""
         words = frozenset(_without_owner(_significant_words(self._bare)))
         return words - stop_words_for(self._tokens)
 
