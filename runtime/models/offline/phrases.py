@@ -31,7 +31,7 @@ keep       não (?:se |te )?esqueças?|(?:ricordati|ricorda|annota|tieni a mente
 keep       (?:请|麻烦)?你?(?:帮我|替我)?(?:记住|记得|记下来?|记一下|记录一下|别忘了?|不要忘记|备注)(?:了|吧)?
 keep       (?:覚えておいて|覚えといて|覚えて|メモして|忘れないで)(?:おいて)?(?:ください|下さい)?ね?(?=\s*[:、,。!]|$)|メモ(?=\s*:)
 keep       (?:기억해|메모해|적어)\s?(?:줘|주세요|둬|두세요)?(?=\s*[:,.!]|$)
-keep_whole (?:remember|remind me|(?:do not|don'?t) forget) to\b|erinnere? mich\b|rappelle-moi d|recuérdame\b|lembre-me\b|ricordami\b|напомни мне|提醒我
+keep_whole (?:remember|remind me|(?:do not|don'?t) forget) to\b|remind me (?:when|if) (?:we|i|you) (?:next )?(?:talk|speak|mention|discuss)\b|erinnere? mich\b|rappelle-moi d|recuérdame\b|lembre-me\b|ricordami\b|напомни мне|提醒我
 keep_tail  [,、。\s]{0,5}(?:请)?(?:帮我)?(?:记住|记下来?|记一下)(?:了|吧|哦|这个)?[。.!]*$
 keep_tail  (?:という?の?を|ということを|ことを|って|と|を)?、?\s*+(?:覚えて|メモして|忘れないで)(?:おいて|いて)?(?:ください|下さい)?ね?[。.!]*$
 keep_tail  \s*+(?:라고|다고|는 것을|는 걸)?\s*+(?:꼭\s)?(?:기억해|메모해|적어)\s?(?:줘|주세요|둬|두세요)?[.!。]*$

@@ -28,6 +28,7 @@ from tests.runtime.models.offline.requests import (
         ("note: buy milk", "buy milk"),
         ("Don't forget that mom arrives on Friday", "mom arrives on Friday"),
         ("don't forget to call Bob", "don't forget to call Bob"),
+        ("Remind me when we talk about the boat: ask Jo.", "Remind me when we talk about the boat: ask Jo."),
         ("Keep in mind that we ship on Fridays.", "we ship on Fridays."),
         ("Could you please note that the meeting moved to 3pm?", "the meeting moved to 3pm"),
         ("Merk dir, dass mein Zahnarzt Dr. Weiß ist.", "mein Zahnarzt Dr. Weiß ist."),
