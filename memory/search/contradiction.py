@@ -50,6 +50,27 @@ HitGroup = tuple[Ranked, Sequence[Chunk]]
 _Pair = tuple["_Line", "_Line"]
 
 
+class _Order:
+    """The hits by their numbers in an order that changes."""
+
+    def __init__(self, groups: Sequence[HitGroup]) -> None:
+        self._groups = {group[0].chunk_id: group for group in groups}
+        self.ids = list(self._groups)
+
+    def put_before(self, right: int, wrong: int) -> None:
+        """Gives a hit the place and score of another one, if that stands before it."""
+        place, behind = self.ids.index(wrong), self.ids.index(right)
+        if place < behind:
+            self.ids.insert(place, self.ids.pop(behind))
+            item, others = self._groups[right]
+            score = self._groups[wrong][0].explanation.final
+            self._groups[right] = replace(item, explanation=replace(item.explanation, final=score)), others
+
+    def groups(self) -> list[HitGroup]:
+        """The hits in this order."""
+        return [self._groups[chunk_id] for chunk_id in self.ids]
+
+
 class Intent(Record):
     """What a wording asks for, in the words `asked`: `finder` finds its terms, `denied` are the numbers
     of the negated ones.
@@ -199,18 +220,19 @@ def corrected_order(
     `intents` has the intent of the wording that found each chunk. If a question names days, what was so at
     their end comes first. What is behind the first `count` only moves if it corrects one of them.
     """
-    groups = _answers_first(_notes_first(list(groups), chunks, intents), chunks, intents)
-    hits, others = groups[:count], groups[count:]
-    lines = list(_lines(hits, chunks, intents))
+    order = _Order(groups)
+    _put_notes_first(order, chunks, intents)
+    _put_answers_first(order, chunks, intents)
+    first = order.ids[:count]
+    lines = list(_lines(first, chunks, intents))
     for right, wrong in _right_senses(lines, intents):
-        hits = _put_before(hits, right, wrong)
-    first = {item.chunk_id for item, _ in hits}
-    hits += others
-    for newer, older in _told_later(hits, chunks, intents, first):
-        hits = _in_time(hits, newer, older, intents)
+        order.put_before(right, wrong)
+    related = {item.chunk_id: item.related for item, _ in groups}
+    for newer, older in _told_later(order.ids, chunks, intents, first, related):
+        _put_in_time(order, newer, older, intents)
     supersessions: list[Supersession] = []
     for newer, older in _later_claims(lines, intents):
-        hits = _in_time(hits, newer, older, intents)
+        _put_in_time(order, newer, older, intents)
         # A mark needs a day, and more of the question than a place: half of all terms, those of days too.
         intent = intents[older.chunk_id]
         if older.day is None or (intent and 2 * len(older.terms) < len(intent.finder.terms)):
@@ -218,7 +240,7 @@ def corrected_order(
         by = citation(newer.chunk.path, newer.number, newer.number)
         mark = Superseded(line=older.number, by=by)
         supersessions.append(Supersession(newer=newer.chunk_id, older=older.chunk_id, mark=mark))
-    return hits, supersessions
+    return order.groups(), supersessions
 
 
 def superseded_lines(
@@ -247,13 +269,13 @@ def asked_lines(
 
 
 def _lines(
-    groups: Sequence[HitGroup], chunks: Mapping[int, Chunk], intents: Mapping[int, Intent | None]
+    ids: Sequence[int], chunks: Mapping[int, Chunk], intents: Mapping[int, Intent | None]
 ) -> Iterator[_Line]:
-    for item, _ in groups:
-        intent, chunk = intents[item.chunk_id], chunks[item.chunk_id]
+    for chunk_id in ids:
+        intent = intents[chunk_id]
         if intent is None:
             continue
-        lines = [line for line in _said(chunk, item.chunk_id, intent) if line.own]
+        lines = [line for line in _said(chunks[chunk_id], chunk_id, intent) if line.own]
         lines = [line for line in lines if 2 * len(line.terms) >= len(intent.about)]
         for line in sorted(lines, key=lambda line: (-len(line.terms), line.at))[:LINES]:
             is_one = line.claim.is_statement
@@ -343,22 +365,22 @@ def _are_about_one_matter(newer: _Line, older: _Line) -> bool:
 
 
 def _told_later(
-    groups: Sequence[HitGroup],
+    ids: Sequence[int],
     chunks: Mapping[int, Chunk],
     intents: Mapping[int, Intent | None],
     first: Collection[int],
+    related: Mapping[int, float | None],
 ) -> Iterator[_Pair]:
     # What was told later of the same person, with another word of it, is so now if it answers the question
     # about as well; who tells of a change may use other words. Without a name, both lines begin alike. What
     # people say in a conversation is often true more than once; the note of a session quotes the owner.
     said = [
         line
-        for item, _ in groups
-        if (intent := intents[item.chunk_id]) is not None and intent.asks_state
-        for line in _said(chunks[item.chunk_id], item.chunk_id, intent)
+        for chunk_id in ids
+        if (intent := intents[chunk_id]) is not None and intent.asks_state
+        for line in _said(chunks[chunk_id], chunk_id, intent)
         if line.terms & (intent.names or line.terms) and line.claim.is_short and not _is_among_several(line)
     ]
-    related = {item.chunk_id: item.related for item, _ in groups}
     said.sort(key=_Line.day_or_first, reverse=True)
     days = [line.day_or_first() for line in said]
     most = Counter[int]()
@@ -419,55 +441,46 @@ def _is_among_several(line: _Line) -> bool:
     return is_chat(text, line.at) and not text.split("\n")[line.at].startswith("> User: ")
 
 
-def _with_score(hit: HitGroup, score: float) -> HitGroup:
-    item, others = hit
-    return replace(item, explanation=replace(item.explanation, final=score)), others
-
-
-def _notes_first(
-    hits: list[HitGroup], chunks: Mapping[int, Chunk], intents: Mapping[int, Intent | None]
-) -> list[HitGroup]:
+def _put_notes_first(
+    order: _Order, chunks: Mapping[int, Chunk], intents: Mapping[int, Intent | None]
+) -> None:
     # The last messages of an ended session repeat the question, so they have more of its words than the note
     # in which the answer was kept. A note with about as much as the answer has, and the same names, stands
     # before them.
-    if not any(_is_session(chunks[item.chunk_id]) for item, _ in hits):
-        return hits
-    said = [_most_said(chunks[item.chunk_id], intents[item.chunk_id]) for item, _ in hits]
-    for at in range(len(hits)):
-        is_talk, terms = said[at]
-        intent = intents[hits[at][0].chunk_id]
+    if not any(_is_session(chunks[chunk_id]) for chunk_id in order.ids):
+        return
+    said = {chunk_id: _most_said(chunks[chunk_id], intents[chunk_id]) for chunk_id in order.ids}
+    for at in range(len(order.ids)):
+        chunk_id = order.ids[at]
+        is_talk, terms = said[chunk_id]
+        intent = intents[chunk_id]
         names = intent.names if intent is not None else frozenset()
-        for behind in range(at + 1, len(hits) if is_talk else 0):
-            _, others = said[behind]
+        for behind in order.ids[at + 1 :] if is_talk else ():
+            is_other_talk, others = said[behind]
             lacks = terms - others
-            if not said[behind][0] and len(others) > 1 and len(lacks) <= 1 and not lacks & names:
-                hits = _put_before(hits, hits[behind][0].chunk_id, hits[at][0].chunk_id)
-                said.insert(at, said.pop(behind))
+            if not is_other_talk and len(others) > 1 and len(lacks) <= 1 and not lacks & names:
+                order.put_before(behind, chunk_id)
                 break
-    return hits
 
 
-def _answers_first(
-    hits: list[HitGroup], chunks: Mapping[int, Chunk], intents: Mapping[int, Intent | None]
-) -> list[HitGroup]:
+def _put_answers_first(
+    order: _Order, chunks: Mapping[int, Chunk], intents: Mapping[int, Intent | None]
+) -> None:
     # Many notes of somebody's phone numbers are nearer to "When is her birthday?" than the one of it.
     told, things = dict[int, Sequence[Claim]](), set[frozenset[str]]()
-    for chunk_id in (item.chunk_id for item, _ in hits):
+    for chunk_id in order.ids:
         if (intent := intents[chunk_id]) is not None and intent.asks_state:
             lines = _said(chunks[chunk_id], chunk_id, intent)
             told[chunk_id] = [line.claim for line in lines if line.own & intent.names]
             found = (thing for claim in told[chunk_id] for thing in claim.attributes)
             things.update(thing for thing in found if thing <= intent.asked)
-    if not things:
-        return hits
     others = (
         at for at, claims in told.items() if claims and all(_tells_of_none(each, things) for each in claims)
     )
-    if (other := next(others, None)) is not None:
+    if things and (other := next(others, None)) is not None:
         for chunk_id, claims in told.items():
             if any(not things.isdisjoint(claim.attributes) for claim in claims):
-                hits = _put_before(hits, chunk_id, other)
-    return hits
+                order.put_before(chunk_id, other)
 
 
 def _tells_of_none(claim: Claim, things: Collection[frozenset[str]]) -> bool:
@@ -493,23 +506,12 @@ def _most_said(chunk: Chunk, intent: Intent | None) -> tuple[bool, frozenset[int
     return is_talk, found[best] if best is not None else frozenset()
 
 
-def _in_time(
-    hits: list[HitGroup], newer: _Line, older: _Line, intents: Mapping[int, Intent | None]
-) -> list[HitGroup]:
+def _put_in_time(order: _Order, newer: _Line, older: _Line, intents: Mapping[int, Intent | None]) -> None:
     intent = intents[older.chunk_id]
     until = intent.until if intent is not None else None
     if until is not None and newer.day is not None and newer.day > until:
-        return _put_before(hits, older.chunk_id, newer.chunk_id)
-    return _put_before(hits, newer.chunk_id, older.chunk_id)
-
-
-def _put_before(hits: list[HitGroup], right: int, wrong: int) -> list[HitGroup]:
-    ids = [item.chunk_id for item, _ in hits]
-    place, behind = ids.index(wrong), ids.index(right)
-    if behind <= place:
-        return hits
-    lifted = _with_score(hits[behind], hits[place][0].explanation.final)
-    return [*hits[:place], lifted, *hits[place:behind], *hits[behind + 1 :]]
+        newer, older = older, newer
+    order.put_before(newer.chunk_id, older.chunk_id)
 
 
 def _indent(text: str) -> int:

@@ -122,10 +122,10 @@ class Claim:
     @cached_property
     def by_verbs(self) -> Mapping[Thing, tuple[frozenset[str], bool]]:
         """The values that verbs give, and whether they tell of a change: "Anna moved to Lyon" is her city."""
-        words, touching = _verb_words()
-        if words.isdisjoint(self._tokens) and not any(sign in self._folded for sign in touching):
-            return {}
-        return {thing: told for thing, told in _told_by_verbs(self._bare) if told[0]}
+        numbers, touching = _verbs_by_beginning()
+        begun = (*self._tokens, *(phrase for phrase in touching if phrase in self._folded))
+        said = sorted({number for word in begun for number in numbers.get(word, ())})
+        return {thing: told for thing, told in _told_by_verbs(self._bare, said) if told[0]}
 
     @cached_property
     def attributes(self) -> Sequence[frozenset[str]]:
@@ -396,16 +396,21 @@ def _and() -> re.Pattern[str]:
 
 
 @cache
-def _verb_patterns() -> Sequence[tuple[str, bool, re.Pattern[str]]]:
-    chars, found = f"[^{re.escape(_MARKS_OF_CLAUSES[1:])}]", list[tuple[str, bool, re.Pattern[str]]]()
+def _verb_patterns() -> Sequence[tuple[str, bool, Sequence[str], re.Pattern[str]]]:
+    """Things, whether they have changed, the verbs that say so, and a pattern of these."""
+    chars, found = (
+        f"[^{re.escape(_MARKS_OF_CLAUSES[1:])}]",
+        list[tuple[str, bool, list[str], re.Pattern[str]]](),
+    )
     for name, is_change, phrases in verbs_of_things():
         by_ending: dict[str, list[str]] = {}
         for phrase in sorted(phrases, key=len, reverse=True):
             begin, _, end = phrase.partition(" \u2026 ")
-            by_ending.setdefault(end, []).append(_begun(begin))
+            by_ending.setdefault(end, []).append(begin)
         for end, begins in by_ending.items():
             ended = rf"{chars}+?)\s+{end}(?!\w)" if end else f"{chars}+)"
-            found.append((name, is_change, re.compile(f"(?:{'|'.join(begins)})({ended}", re.IGNORECASE)))
+            pattern = re.compile(f"(?:{'|'.join(map(_begun, begins))})({ended}", re.IGNORECASE)
+            found.append((name, is_change, begins, pattern))
     return found
 
 
@@ -416,11 +421,16 @@ def _begun(phrase: str) -> str:
 
 
 @cache
-def _verb_words() -> tuple[frozenset[str], Sequence[str]]:
-    """The words with which verbs of things begin, and such characters where words touch."""
-    phrases = [phrase for _, _, phrases in verbs_of_things() for phrase in phrases]
-    touching = [phrase for phrase in phrases if gram_run().match(phrase)]
-    return frozenset(_TOKEN.findall(fold(phrase))[0] for phrase in phrases), touching
+def _verbs_by_beginning() -> tuple[Mapping[str, Sequence[int]], Sequence[str]]:
+    """The numbers of the patterns by the first words of their verbs, and the verbs where words touch."""
+    numbers, touching = dict[str, list[int]](), list[str]()
+    for number, (_, _, begins, _) in enumerate(_verb_patterns()):
+        for begin in begins:
+            if gram_run().match(begin):
+                touching.append(begin)
+            word = begin if begin in touching else _TOKEN.findall(fold(begin))[0]
+            numbers.setdefault(word, []).append(number)
+    return numbers, touching
 
 
 @cache
@@ -478,8 +488,8 @@ def _values(bare: str) -> Iterator[tuple[Thing, frozenset[str]]]:
         start = end
 
 
-def _told_by_verbs(bare: str) -> Iterator[tuple[Thing, tuple[frozenset[str], bool]]]:
-    for name, is_change, pattern in _verb_patterns():
+def _told_by_verbs(bare: str, numbers: Sequence[int]) -> Iterator[tuple[Thing, tuple[frozenset[str], bool]]]:
+    for name, is_change, _, pattern in map(_verb_patterns().__getitem__, numbers):
         for found in pattern.finditer(bare):
             start = max(bare.rfind(mark, 0, found.start()) for mark in _MARKS_OF_CLAUSES[1:]) + 1
             tokens = _TOKEN.findall(bare[start : found.start()])
