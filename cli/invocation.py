@@ -141,6 +141,25 @@ def run_reporting(
         return 1
 
 
+def check_library(module: str, *, library: str, command: str) -> None:
+    """Reports a library that a command needs and that cannot be imported; its extra is named as the module.
+
+    Raises:
+        click.ClickException: it cannot be imported.
+    """
+    from importlib import import_module
+
+    from nacre.installation import install_command
+
+    try:
+        import_module(module)
+    except ImportError as error:
+        raise click.ClickException(
+            f"`{command}` needs the library {library}, which cannot be imported ({error}). "
+            f"Install it with `{install_command(module)}`."
+        ) from error
+
+
 def with_ledger(invocation: Invocation, work: Callable[[LedgerTables, Clock], Awaitable[T]]) -> T:
     """Opens the tables of the ledger for `work` and returns its result. Blocks.
 

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import click
 
-from nacre.cli.invocation import Invocation, begin, shared_options
-from nacre.installation import install_command
-
-NOT_INSTALLED = (
-    "`nacre acp` needs the library agent-client-protocol, which cannot be imported ({error}). "
-    "Install it with `{command}`."
-)
+from nacre.cli.invocation import Invocation, begin, check_library, shared_options
 
 
 @click.command("acp")
@@ -23,12 +17,7 @@ def command(context: click.Context) -> int:
     """
     from nacre.cli.signals import run_until_signal
 
-    try:
-        import acp  # noqa: F401 - reported as missing before anything is opened
-    except ImportError as error:
-        raise click.ClickException(
-            NOT_INSTALLED.format(error=error, command=install_command("acp"))
-        ) from error
+    check_library("acp", library="agent-client-protocol", command="nacre acp")
     return run_until_signal(_serve(begin(context)))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -20,8 +19,8 @@ from nacre.memory.contracts.notes import MAX_NOTE_BYTES
 from nacre.memory.contracts.workspace import FileBusy
 from nacre.memory.files.sources.proposed_write import WaitsForReview
 from nacre.memory.files.sources.source import PRIVATE, Source
-from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
-from nacre.memory.files.sources.sources import SecretsMode, SourceOf, Sources
+from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace, one_source
+from nacre.memory.files.sources.sources import SecretsMode, Sources
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.extensions.host import ExtensionHost, OpeningAgent
@@ -76,10 +75,10 @@ def _add_facts(host: ExtensionHost, opening: OpeningAgent) -> None:
     )
     for each in tools.all:
         host.tool(each)
-    summaries = SummaryNotes(
-        of_chat, partial(written_by, is_approved=False), settings.memory.facts, settings.bindings
+    host.hook(
+        "after_compaction",
+        partial(_note_summary, of_chat, written_by, settings.memory.facts, settings.bindings),
     )
-    host.hook("after_compaction", summaries)
 
 
 def open_facts(
@@ -153,11 +152,8 @@ def _written_in(
 def _sourced(
     facts: FactPages, workspace: Workspace, now: Clock, source: Source, secrets: SecretsMode
 ) -> FactPages:
-    async def begin() -> SourceOf:
-        dated = replace(source, at=now().isoformat(timespec="seconds"))
-        return lambda _line: dated
-
-    return facts.through(SourcedWorkspace(workspace, Sources(workspace, secrets=secrets), begin))
+    sources = Sources(workspace, secrets=secrets)
+    return facts.through(SourcedWorkspace(workspace, sources, one_source(source, now)))
 
 
 class _PageLines(Record):
@@ -354,36 +350,28 @@ async def _answered(work: Awaitable[T]) -> T:
         raise ToolFailed(f"The page could not be read or written: {error}.") from error
 
 
-class SummaryNotes:
-    """An `after_compaction` handler that keeps the summary as a note of the chat's identity.
+async def _note_summary(
+    identity_of: Callable[[ToolChat], str],
+    written_by: Callable[[ToolChat, bool], FactPages],
+    settings: FactsSettings,
+    bindings: Sequence[Binding],
+    event: AfterCompaction,
+) -> None:
+    """Keeps a summary as a note of the chat's identity.
 
     A failure is only logged, because the transcript has the summary too.
     """
-
-    def __init__(
-        self,
-        identity_of: Callable[[ToolChat], str],
-        written_by: Callable[[ToolChat], FactPages],
-        settings: FactsSettings,
-        bindings: Sequence[Binding],
-    ) -> None:
-        self._identity_of = identity_of
-        self._written_by = written_by
-        self._settings = settings
-        self._bindings = tuple(bindings)
-
-    async def __call__(self, event: AfterCompaction) -> None:
-        chat = event.chat
-        if not event.summary.strip() or chat.policy.access != "rw":
-            return
-        if not keeps_summaries(chat, self._settings, self._bindings):
-            return
-        source = f"compaction of session {chat.session_id}"
-        try:
-            identity = self._identity_of(chat)
-            await self._written_by(chat).note(identity, event.summary[:MAX_NOTE_CHARS], source=source)
-        except (MemoryIndexError, FileBusy, OSError) as error:
-            log.warning("the summary of %s could not be kept as a note: %s", chat.session_key, error)
+    chat = event.chat
+    if not event.summary.strip() or chat.policy.access != "rw":
+        return
+    if not keeps_summaries(chat, settings, bindings):
+        return
+    source = f"compaction of session {chat.session_id}"
+    try:
+        facts = written_by(chat, False)
+        await facts.note(identity_of(chat), event.summary[:MAX_NOTE_CHARS], source=source)
+    except (MemoryIndexError, FileBusy, OSError) as error:
+        log.warning("the summary of %s could not be kept as a note: %s", chat.session_key, error)
 
 
 def keeps_summaries(chat: ToolChat, settings: FactsSettings, bindings: Sequence[Binding]) -> bool:

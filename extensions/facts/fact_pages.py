@@ -14,10 +14,10 @@ from copy import copy
 from dataclasses import replace
 from datetime import datetime, time
 from itertools import accumulate
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nacre.extensions.facts.identities import Identities
-from nacre.extensions.facts.note_index import NOTHING_FOUND, NoteIndex, NoteScores
+from nacre.extensions.facts.note_index import NOTHING_FOUND, NoteScores
 from nacre.extensions.facts.page import (
     NUMBERS,
     FactLine,
@@ -49,6 +49,9 @@ from nacre.memory.contracts.records import Day
 from nacre.memory.contracts.workspace import FileBusy, Workspace
 from nacre.memory.text.days.day_limits import day_limits
 
+if TYPE_CHECKING:
+    from nacre.memory.engine import MemoryEngine
+
 T = TypeVar("T")
 
 MAX_NOTE_CHARS = 50_000
@@ -70,7 +73,7 @@ class FactPages(FactMemory):
     def __init__(
         self,
         workspace: Workspace,
-        open_index: Callable[[], Coroutine[None, None, NoteIndex]],
+        open_index: Callable[[], Coroutine[None, None, MemoryEngine]],
         *,
         identities: Identities,
         now: Callable[[], datetime],

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 
 from nacre.memory.contracts.errors import FactRefused
 from nacre.memory.contracts.notes import WantedNotes
 from nacre.memory.workspace.paths import DEVICE_NAME
 from nacre.record import Record
-from nacre.runtime.settings.sections.memory import FactsSettings
+from nacre.runtime.settings.sections.memory import FactsSettings, IdentitySettings
 from nacre.runtime.tools.function import ToolChat
 from nacre.sessions.contracts.keys import folded_id
 
@@ -31,18 +31,14 @@ _LIKE_A_DIGEST = re.compile(r"-[0-9a-f]{16}$")
 _NO_NAME = re.compile(r"[^a-z0-9_-]+")
 
 
-class Sharing(Record):
-    """The identities whose facts an identity `reads` and `writes`. Writing includes reading."""
-
-    reads: tuple[str, ...] = ()
-    writes: tuple[str, ...] = ()
-
-
 class Identities(Record):
-    """The owner and the rules by which identities share facts. Without a rule nothing is shared."""
+    """The owner and the rules by which identities share facts. Without a rule nothing is shared.
+
+    Who may write another's facts may read them, too.
+    """
 
     owner: str = "owner"
-    sharing: Mapping[str, Sharing] = field(default_factory=dict[str, Sharing])
+    sharing: Mapping[str, IdentitySettings] = field(default_factory=dict[str, IdentitySettings])
 
     def named(self, identity: str) -> str:
         """An identity in its normalized spelling.
@@ -75,10 +71,10 @@ class Identities(Record):
         others = (identity, *self._rule(identity).writes)
         return self.named(other) in map(self.named, others)
 
-    def _rule(self, identity: str) -> Sharing:
+    def _rule(self, identity: str) -> IdentitySettings:
         name = self.named(identity)
-        found: Sequence[Sharing] = [rule for each, rule in self.sharing.items() if self.named(each) == name]
-        return found[0] if found else Sharing()
+        found = (rule for each, rule in self.sharing.items() if self.named(each) == name)
+        return next(found, IdentitySettings())
 
 
 def _folder_name(name: str) -> str:
@@ -88,17 +84,9 @@ def _folder_name(name: str) -> str:
     return f"{_NO_NAME.sub('-', name).strip('-')[:40]}-{digest}".lstrip("-")
 
 
-_CHAT = "chat:"
-
-
 def identities_of(settings: FactsSettings) -> Identities:
     """The identities and rules of the settings."""
-    return Identities(
-        owner=settings.owner.strip() or "owner",
-        sharing={
-            name: Sharing(reads=rule.reads, writes=rule.writes) for name, rule in settings.identities.items()
-        },
-    )
+    return Identities(owner=settings.owner.strip() or "owner", sharing=settings.identities)
 
 
 def identity_of(chat: ToolChat, identities: Identities, linked: Iterable[str]) -> str:
@@ -114,4 +102,4 @@ def identity_of(chat: ToolChat, identities: Identities, linked: Iterable[str]) -
         names = {folded_id(name) for name in linked} - {identities.named(identities.owner)}
         if peer in names:
             return peer
-    return f"{_CHAT}{chat.policy.notes_folder.rpartition('/')[2]}"
+    return f"chat:{chat.policy.notes_folder.rpartition('/')[2]}"

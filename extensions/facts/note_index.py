@@ -11,16 +11,19 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from nacre.closing import stop_tasks
 from nacre.extensions.facts.page import Page
 from nacre.memory.contracts.errors import MemoryIndexError
-from nacre.memory.contracts.records import Chunk, Day, Question, SearchReport, SyncReport
+from nacre.memory.contracts.records import Chunk, Day, Question, SearchReport
 from nacre.memory.contracts.store import FileState, IndexedFile
 from nacre.memory.text.chunker import ChunkSizes, Document, chunk_document, storable
 from nacre.memory.text.lexical import lexical_fields
 from nacre.record import Record
+
+if TYPE_CHECKING:
+    from nacre.memory.engine import MemoryEngine
 
 _MORE_HITS = 4
 """Extra hits, because notes may have been deleted since they were indexed."""
@@ -30,22 +33,6 @@ _STALE_SEARCHES = 8
 """How often a search that has not seen the latest note is repeated; each one waits half a second for it."""
 
 log = logging.getLogger(__name__)
-
-
-class NoteIndex(Protocol):
-    """An index of notes: a `MemoryEngine` over the pages of facts."""
-
-    async def search(self, question: Question, /) -> SearchReport:
-        """The best notes; `start_line` of a hit is the number of its note."""
-
-    def mark_dirty(self) -> None:
-        """Says that a page has changed."""
-
-    async def sync(self, *, reason: str) -> SyncReport:
-        """Waits until all notes can be found, by meaning too."""
-
-    async def close(self) -> None:
-        """Closes the index."""
 
 
 class NotesFound(Record):
@@ -64,11 +51,14 @@ NOTHING_FOUND = NotesFound()
 
 
 class NoteScores:
-    """Opens the index on the first recall or note, and keeps it up to date until it is closed."""
+    """Opens the index on the first recall or note, and keeps it up to date until it is closed.
 
-    def __init__(self, open_index: Callable[[], Coroutine[None, None, NoteIndex]]) -> None:
+    The `start_line` of a hit of the index is the number of its note; see `notes_of_page`.
+    """
+
+    def __init__(self, open_index: Callable[[], Coroutine[None, None, MemoryEngine]]) -> None:
         self._open_index = open_index
-        self._opening: asyncio.Task[NoteIndex] | None = None
+        self._opening: asyncio.Task[MemoryEngine] | None = None
         self._following: asyncio.Task[None] | None = None
         self._seen: dict[str, str] = {}
 
@@ -121,7 +111,7 @@ class NoteScores:
             with suppress(MemoryIndexError):
                 await (await self._opening).close()
 
-    async def _opened(self) -> NoteIndex:
+    async def _opened(self) -> MemoryEngine:
         """The open index. Opening is tried again after a failure."""
         if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
             self._opening = asyncio.create_task(self._open_index(), name="facts-index-opening")
@@ -134,7 +124,7 @@ class NoteScores:
             log.warning("notes could not be indexed: %s", error)
 
 
-async def _fresh_search(index: NoteIndex, question: Question) -> SearchReport:
+async def _fresh_search(index: MemoryEngine, question: Question) -> SearchReport:
     """A search that has seen the latest notes, unless the index does not get that far."""
     for _ in range(_STALE_SEARCHES):
         report = await index.search(question)

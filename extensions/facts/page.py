@@ -27,7 +27,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
 from itertools import pairwise
 from typing import Literal, NoReturn, TypeAlias
@@ -161,10 +161,6 @@ class Page:
             if number not in read and self._lines[number].strip()
         ]
 
-    def notes(self) -> list[PlacedNote]:
-        """The notes in `## Notes`, from top to bottom."""
-        return list(self._notes())
-
     def edit(self, changed: Mapping[int, str | None], before: Mapping[int, Sequence[str]]) -> None:
         """Replaces lines by number, removes those mapped to `None`, and inserts lines `before` others.
 
@@ -218,7 +214,9 @@ class Page:
             ]
         return self._read[section]
 
-    def _notes(self) -> Iterator[PlacedNote]:
+    def notes(self) -> list[PlacedNote]:
+        """The notes in `## Notes`, from top to bottom."""
+        found: list[PlacedNote] = []
         numbers = self._numbers("Notes")
         starts = [number for number in numbers if self._lines[number].startswith(("- ", "* ", "+ "))]
         for start, following in pairwise([*starts, numbers.stop]):
@@ -228,7 +226,8 @@ class Page:
                 if line.strip() and not line.startswith((_INDENT, "\t")):
                     break
                 end = number + 1 if line.strip() else end
-            yield self._note(start, end)
+            found.append(self._note(start, end))
+        return found
 
     def _note(self, start: int, end: int) -> PlacedNote:
         lines = [self._lines[start][2:], *(_unindented(line) for line in self._lines[start + 1 : end])]
@@ -387,11 +386,11 @@ def known_line(key: str, value: JsonValue, at: datetime, source: str) -> str:
 def history_line(key: str, value: JsonValue, at: datetime, source: str, *, is_forgotten: bool) -> str:
     """A fact as a line of the history, with its time to the second."""
     said = f"~~{key}~~" if is_forgotten else f"{key}: {value_text(value)}"
-    return f"- {said} {_tail(at.isoformat(' ', 'seconds'), source)}"
+    return f"- {said} {note_tail(at, source)}"
 
 
 def note_tail(at: datetime, source: str) -> str:
-    """The time and source that follow a note."""
+    """The time and source that follow a note or a fact of the history."""
     return _tail(at.isoformat(" ", "seconds"), source)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
@@ -51,8 +51,8 @@ from nacre.extensions.importers.sources.transcript import session_id, session_ke
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
 from nacre.memory.files.sources.source import PRIVATE, Source
-from nacre.memory.files.sources.sourced_workspace import SecretRefused, SourcedWorkspace
-from nacre.memory.files.sources.sources import SourceOf, Sources
+from nacre.memory.files.sources.sourced_workspace import SecretRefused, SourcedWorkspace, one_source
+from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.workspace import TEMPLATES, WorkspaceReport, ensure_workspace, template_text
 from nacre.record import Record
 from nacre.runtime.contracts.clock import owner_clock, random_id
@@ -126,16 +126,13 @@ class Target:
     def __init__(self, config: Config, environment: Mapping[str, str], origin: Origin) -> None:
         self._config = config
         self._environment = environment
-        self._now = owner_clock(config.settings.agent.user_timezone)
+        self.now = owner_clock(config.settings.agent.user_timezone)
         self._workspace = storage_of(config).workspace()
         secrets = config.settings.memory.secrets
         self._sources = Sources(self._workspace, secrets=secrets)
         self._origin = origin
-        self.store = storage_of(config).sessions(now=self._now, new_id=random_id)
+        self.store = storage_of(config).sessions(now=self.now, new_id=random_id)
         """The agent's sessions."""
-
-    def now(self) -> datetime:
-        return self._now()
 
     async def notes(self, paths: Sequence[str]) -> dict[str, bytes | None]:
         """The contents at some paths of the workspace, `None` where there is no file.
@@ -160,26 +157,18 @@ class Target:
         Raises:
             PathOutsideRoot, OSError, FileBusy: it cannot be written.
         """
-        filtered_workspace = SourcedWorkspace(self._workspace, self._sources, self._source(note))
-        if append:
-            await filtered_workspace.append(path, note.data.decode("utf-8", "surrogateescape"))
-        else:
-            await filtered_workspace.change(path, lambda _old: note.data)
-
-    def _source(self, note: Note) -> Callable[[], Awaitable[SourceOf]]:
         source = Source(
             written_by="import",
             audience=PRIVATE,
             said_by=("owner", "assistant") if note.is_owners else ("unknown",),
             names=(self._origin,),
             chat=f"imported from {self._origin}",
-            at=self._now().isoformat(timespec="seconds"),
         )
-
-        async def source_of_lines() -> SourceOf:
-            return lambda _line: source
-
-        return source_of_lines
+        filtered_workspace = SourcedWorkspace(self._workspace, self._sources, one_source(source, self.now))
+        if append:
+            await filtered_workspace.append(path, note.data.decode("utf-8", "surrogateescape"))
+        else:
+            await filtered_workspace.change(path, lambda _old: note.data)
 
     async def transcript(self, name: str) -> bytes | None:
         """A stored transcript; `None` if there is none. Raises `SessionError`."""
@@ -351,7 +340,7 @@ class _Run:
         """Plans one piece, writes it if it is new, and counts it."""
         match piece:
             case Skipped(kind="files"):
-                self.report.file_skipped(piece.file, piece.reason)
+                self.report.file(piece.file, "skipped", piece.reason)
             case Skipped():
                 self.report.found(piece.kind, piece.count)
                 self._skipped(piece)
@@ -423,7 +412,7 @@ class _Run:
         imported_count = conversation.attachments - sum(each.count for each in lost_attachments)
         name = conversation.title or conversation.id
         for shown in conversation.shows:
-            self.report.file_used(shown, step.outcome, step.reason)
+            self.report.file(shown, step.outcome, step.reason)
         self.report.add(
             "attachments",
             step.outcome,

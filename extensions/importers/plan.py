@@ -273,14 +273,7 @@ class Report:
         setattr(counts, outcome, getattr(counts, outcome) + count)
         if outcome == "skipped":
             self._add_reason(kind, reason, name, count)
-        self._file(file, outcome, reason)
-
-    def file_used(self, name: str, outcome: Outcome, reason: str) -> None:
-        """Records the outcome of a file whose contents are part of another piece."""
-        self._file(name, outcome, reason)
-
-    def file_skipped(self, name: str, reason: str) -> None:
-        self._file(name, "skipped", reason)
+        self.file(file, outcome, reason)
 
     def finish(self, files: tuple[str, ...], left_out: list[tuple[str, str]]) -> None:
         """Counts each file of the source by the best outcome of its contents."""
@@ -296,7 +289,8 @@ class Report:
             if outcome == "skipped":
                 self._add_reason("files", reason, name, 1)
 
-    def _file(self, name: str, outcome: Outcome, reason: str) -> None:
+    def file(self, name: str, outcome: Outcome, reason: str) -> None:
+        """Records the outcome of a file, or of a part of it; the best one counts."""
         if name not in self._files or _RANK[outcome] > _RANK[self._files[name][0]]:
             self._files[name] = (outcome, reason)
 

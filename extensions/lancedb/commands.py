@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def on_memories(run_command: Callable[..., Awaitable[int]]) -> Callable[..., int]:
-    """Makes a command that opens the table and runs `work(memories, invocation, now, …)`."""
+    """Makes a command that opens the table and calls `run_command(memories, invocation, now, …)`."""
 
     @wraps(run_command)
     def run(context: click.Context, **options: Any) -> int:

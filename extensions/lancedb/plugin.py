@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
+from nacre.closing import stop_tasks
 from nacre.extensions.lancedb.capture import captures, category_of, looks_like_injection
 from nacre.extensions.lancedb.memories import (
     MIN_RECALL_SCORE,
@@ -52,7 +53,6 @@ DEFAULT_PROVIDER = "openai"
 """The provider if `embedding` has a key or a model but names no provider."""
 T = TypeVar("T")
 _EVERYWHERE: tuple[ToolChats, ...] = ("private", "direct", "group")
-Query = Annotated[str, Field(description="What to look for: a question, a name, a few words.")]
 MIN_MESSAGE_CHARS = 5
 MOST_UNPROMPTED = 3
 log = logging.getLogger(__name__)
@@ -136,7 +136,7 @@ class MemoryTools:
     async def memory_recall(
         self,
         context: ToolContext,
-        query: Query,
+        query: Annotated[str, Field(description="What to look for: a question, a name, a few words.")],
         limit: Annotated[int, Field(ge=1, le=20, description="Most memories.")] = 5,
         category: Annotated[Category | None, Field(description="Only this category.")] = None,
     ) -> dict[str, Any]:
@@ -317,9 +317,7 @@ class LanceMemory(MemoryPlugin):
         self._vector_task = asyncio.create_task(self._make_vectors(), name="memory-lancedb-vectors")
 
     async def close(self) -> None:
-        if self._vector_task is not None:
-            self._vector_task.cancel()
-            await asyncio.gather(self._vector_task, return_exceptions=True)
+        await stop_tasks(self._vector_task)
         if self._memories is not None:
             await self._memories.table.close()
 

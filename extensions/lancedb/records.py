@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -158,13 +159,11 @@ def memory_line(memory: Memory, zone: tzinfo | None, *, score: float | None = No
 
 def counts(memories: Sequence[Memory]) -> Mapping[str, Mapping[str, int]]:
     """The number of memories per category, audience and writer."""
-    counted: dict[str, dict[str, int]] = {"category": {}, "audience": {}, "writtenBy": {}}
-    for memory in memories:
-        for name, value in zip(
-            counted, (memory.category, memory.audience, memory.origin.written_by), strict=True
-        ):
-            counted[name][value] = counted[name].get(value, 0) + 1
-    return counted
+    return {
+        "category": Counter(memory.category for memory in memories),
+        "audience": Counter(memory.audience for memory in memories),
+        "writtenBy": Counter(memory.origin.written_by for memory in memories),
+    }
 
 
 def moment_of(memory: Memory, zone: tzinfo | None) -> datetime:

@@ -204,9 +204,8 @@ class MemoryTable:
             raise TableUnusable(
                 f"The package lancedb is not installed. Install it with `{install_command('lancedb')}`."
             )
-        await asyncio.to_thread(
-            import_module, "lancedb"
-        )  # takes more than a second; do not block the event loop
+        # takes more than a second; do not block the event loop
+        await asyncio.to_thread(import_module, "lancedb")
         async with _readable_errors(place, "opened"):
             import lancedb
 
@@ -275,7 +274,7 @@ class MemoryTable:
         ]
 
     async def all(self, scope: Scope, *, id_prefix: str = "") -> list[Memory]:
-        """The rows of a scope whose ID starts with `beginning`, the newest first."""
+        """The rows of a scope whose ID starts with `id_prefix`, the newest first."""
         rows_of = scope_filter(scope) + (f" AND starts_with(`id`, {literal(id_prefix)})" if id_prefix else "")
         async with _readable_errors(self._place, "read"):
             rows = await self._table.query().where(rows_of).select(list(MEMORY_COLUMNS)).to_list()

@@ -7,20 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nacre.cli.invocation import begin, json_option, shared_options
+from nacre.cli.invocation import begin, check_library, json_option, shared_options
 from nacre.cli.nouns import Noun
 from nacre.cli.screen.json_text import print_json
 from nacre.cli.screen.plain import one_line
-from nacre.installation import install_command
 
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
     from nacre.extensions.mcp.client.tool_list import ApprovedTools, ListedTool
-
-NOT_INSTALLED = (
-    "`nacre admin mcp` needs the library mcp, which cannot be imported ({error}). "
-    "Install it with `{command}`."
-)
 
 _NO_TERMINAL = (
     "Tools can only be approved in a terminal, and standard input is not one. "
@@ -40,12 +34,7 @@ def command(context: click.Context) -> int | None:
         return None
     from nacre.cli.signals import run_until_signal
 
-    try:
-        import mcp  # noqa: F401 - reported as missing before anything is opened
-    except ImportError as error:
-        raise click.ClickException(
-            NOT_INSTALLED.format(error=error, command=install_command("mcp"))
-        ) from error
+    check_library("mcp", library="mcp", command="nacre admin mcp")
     return run_until_signal(_serve(begin(context)))
 
 

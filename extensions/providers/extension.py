@@ -264,10 +264,9 @@ def _check_name(config: Config, name: str) -> None:
     """Raises `ConfigError` for an unknown name, and suggests the nearest known one."""
     provider, _, model = name.partition("/")
     provider = provider.strip()
-    is_priced = bool(price_map_entry(name))
-    is_known = provider in config.settings.models.providers or provider in PROVIDERS or is_priced
-    if is_known and (model.strip() or is_priced):
+    if price_map_entry(name):
         return
+    is_known = provider in config.settings.models.providers or provider in PROVIDERS
     if is_known or is_provider(provider):
         if model.strip():
             return

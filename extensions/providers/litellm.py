@@ -134,13 +134,29 @@ def one_request_arguments() -> dict[str, Any]:
     return {"num_retries": 0, "max_retries": 0, "drop_params": True}
 
 
-def retain_clients() -> None:
-    """Counts one more model on the running event loop."""
-    loop = asyncio.get_running_loop()
-    _open_models[loop] = _open_models.get(loop, 0) + 1
+class _ClientUser:
+    """A model that uses litellm's HTTP clients, and counts as open from its first use on."""
+
+    name: str
+    _retained = False
+
+    async def _loaded(self) -> Any:
+        """The litellm module. Raises as `load_litellm`."""
+        litellm = await load_litellm(self.name)
+        if not self._retained:
+            self._retained = True
+            loop = asyncio.get_running_loop()
+            _open_models[loop] = _open_models.get(loop, 0) + 1
+        return litellm
+
+    async def _release(self) -> None:
+        """Closes the HTTP connections, unless another open model on this event loop still uses them."""
+        if self._retained:
+            self._retained = False
+            await _release_clients()
 
 
-async def release_clients() -> None:
+async def _release_clients() -> None:
     """Counts one model less on the running loop; after the last one the loop's HTTP clients are closed."""
     loop = asyncio.get_running_loop()
     left = _open_models.get(loop, 0) - 1
@@ -223,23 +239,19 @@ def _refuse_elsewhere(response: Any) -> None:
 _CLOSE_SECONDS = 5.0
 
 
-class LiteLLMModel(ProviderModel):
+class LiteLLMModel(_ClientUser, ProviderModel):
     """A chat model by its litellm name."""
 
     api = "litellm"
-    _retained = False
 
     def load_ahead(self) -> None:
         begin_loading()
 
     async def _load(self) -> None:
         try:
-            await load_litellm(self.name)
+            await self._loaded()
         except ConfigError as error:
             raise ModelError(str(error)) from error
-        if not self._retained:
-            self._retained = True
-            retain_clients()
 
     async def _asked(self, request: ModelRequest) -> LiteLLMAnswer:
         litellm = await load_litellm(self.name)
@@ -254,12 +266,6 @@ class LiteLLMModel(ProviderModel):
             **completion_arguments(request, model_name=self.name),
         )
         return LiteLLMAnswer(wrapper)
-
-    async def _release(self) -> None:
-        """Closes the HTTP connections, unless another open model on this event loop still uses them."""
-        if self._retained:
-            self._retained = False
-            await release_clients()
 
     def _key(self) -> str | None:
         if not self.name.startswith("openai/"):
@@ -313,7 +319,7 @@ _RERANK_SECONDS = 60.0
 """The limit of the client. The caller waits less long, and cancels the request."""
 
 
-class _SideModel:
+class _SideModel(_ClientUser):
     """A model beside the conversation, by its litellm name, `provider/model`, at `base_url` or the provider's
     own address.
 
@@ -336,22 +342,11 @@ class _SideModel:
         self._base_url = base_url
         self._api_key = api_key
         self._now_seconds = now_seconds
-        self._retained = False
         self._ledger = ledger
         self._is_local = base_url is not None and is_loopback(base_url)
 
     async def close(self) -> None:
-        """Closes the connections, unless an open model on this event loop still uses them."""
-        if self._retained:
-            self._retained = False
-            await release_clients()
-
-    async def _loaded(self) -> Any:
-        litellm = await load_litellm(self.name)
-        if not self._retained:
-            self._retained = True
-            retain_clients()
-        return litellm
+        await self._release()
 
     def _failure(self, error: Exception) -> ModelError:
         facts = CallFacts(

@@ -15,14 +15,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from nacre.extensions.qmd.program import (
-    Program,
-    QmdFailed,
-    is_busy,
-    is_damaged,
-    listed_collections,
-    needs_repair,
-)
+from nacre.closing import stop_tasks
+from nacre.extensions.qmd.program import BROKEN_INDEX, BUSY, DAMAGED, Program, QmdFailed, listed_collections
 from nacre.memory.contracts.notes import CHATS_FOLDER, is_markdown
 from nacre.memory.contracts.settings import at_home
 from nacre.memory.contracts.transcripts import TranscriptInfo, TranscriptSource, TranscriptText
@@ -268,6 +262,10 @@ class QmdHome:
             new.write_text(json.dumps(asdict(state), ensure_ascii=False, indent=1), encoding="utf-8")
             new.replace(file)
 
+    def change_state(self, **changes: Any) -> None:
+        """Stores other values in the present state."""
+        self.store(replace(self.state(), **changes))
+
 
 _TITLE = "# Session "
 _DAY_SECONDS = 86_400.0
@@ -409,19 +407,15 @@ class Upkeep:
 
     async def start(self) -> None:
         """Starts to update, and waits for the first update if the settings say so."""
-        if self._settings.on_boot and self._settings.wait_for_boot_sync:
+        on_boot = self._settings.on_boot
+        if on_boot and self._settings.wait_for_boot_sync:
             await self._quietly(boot=True)
-            self._following = asyncio.create_task(self._follow(boot=False), name="qmd-updates")
-        else:
-            self._following = asyncio.create_task(
-                self._follow(boot=self._settings.on_boot), name="qmd-updates"
-            )
+            on_boot = False
+        self._following = asyncio.create_task(self._follow(boot=on_boot), name="qmd-updates")
 
     async def close(self) -> None:
         """Stops updates and kills a running program."""
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.gather(self._following, return_exceptions=True)
+        await stop_tasks(self._following)
         if self._exports is not None:
             await self._exports.source.close()
 
@@ -489,8 +483,7 @@ class Upkeep:
                 output.or_failed(f"qmd collection add {name}")
             stored[name] = marks
         if stored != state.collections:
-            state = await asyncio.to_thread(self._home.state)
-            await asyncio.to_thread(self._home.store, replace(state, collections=stored))
+            await asyncio.to_thread(self._home.change_state, collections=stored)
 
     async def _follow(self, *, boot: bool) -> None:
         if boot:
@@ -527,12 +520,10 @@ class Upkeep:
                 await self._update_or_repair()
                 break
             except QmdFailed as error:
-                if number + 1 == tries or not is_busy(error.output):
+                if number + 1 == tries or not BUSY.search(error.output):
                     raise
             await asyncio.sleep(RETRY_SECONDS * 2**number)
-        state = await asyncio.to_thread(self._home.state)
-        at_seconds = self._now().timestamp()
-        await asyncio.to_thread(self._home.store, replace(state, updated_at_seconds=at_seconds))
+        await asyncio.to_thread(self._home.change_state, updated_at_seconds=self._now().timestamp())
         await self._embed_if_due()
 
     async def _update_or_repair(self) -> None:
@@ -540,9 +531,9 @@ class Upkeep:
             await self._create_collections()
             await self._run_update()
         except QmdFailed as error:
-            if is_damaged(error.output):
+            if DAMAGED.search(error.output):
                 await asyncio.to_thread(self._home.set_index_aside)
-            elif not needs_repair(error.output):
+            elif not BROKEN_INDEX.search(error.output):
                 raise
             log.warning("qmd's collections are created again: %s", error)
             await self._create_collections(again=True)
@@ -571,5 +562,4 @@ class Upkeep:
             self._embed_wait_seconds = min(MOST_EMBED_WAIT_SECONDS, 2 * self._embed_wait_seconds)
             return
         self._embed_wait_seconds = EMBED_WAIT_SECONDS
-        at_seconds = self._now().timestamp()
-        await asyncio.to_thread(self._home.store, replace(state, embedded_at_seconds=at_seconds))
+        await asyncio.to_thread(self._home.change_state, embedded_at_seconds=self._now().timestamp())

@@ -206,13 +206,15 @@ _OPTION = re.compile(
 _NO_COLLECTION = re.compile(
     r"collection (?:not found|.* (?:does not exist|not found))|no such collection", re.IGNORECASE
 )
-_BUSY = re.compile(r"database is (?:locked|busy)|SQLITE_BUSY|timed out", re.IGNORECASE)
-_DAMAGED = re.compile(r"file is not a database|disk image is malformed", re.IGNORECASE)
-_BROKEN_INDEX = re.compile(
+BUSY = re.compile(r"database is (?:locked|busy)|SQLITE_BUSY|timed out", re.IGNORECASE)
+"""Output of a command that may work in a moment."""
+DAMAGED = re.compile(r"file is not a database|disk image is malformed", re.IGNORECASE)
+BROKEN_INDEX = re.compile(
     r"ENOTDIR.*(?:\\0|\\x00|\\u0000|\0|null byte)|(?:\\0|\\x00|\\u0000|\0|null byte).*ENOTDIR"
     r"|UNIQUE constraint failed: documents",
     re.IGNORECASE | re.DOTALL,
 )
+"""Output if the index can only be repaired by creating the collections again."""
 _URI = re.compile(r"qmd://([^/]+)/(.+)", re.DOTALL)
 _LINES = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? @@")
 _LISTED = re.compile(r"^(\S+) \(qmd://", re.MULTILINE)
@@ -246,20 +248,6 @@ def refuses_option(output: Output) -> bool:
 
 def misses_collection(output: Output) -> bool:
     return output.code != 0 and _NO_COLLECTION.search(f"{output.err}\n{output.out}") is not None
-
-
-def is_busy(problem: str) -> bool:
-    """Whether the command may work in a moment."""
-    return _BUSY.search(problem) is not None
-
-
-def is_damaged(problem: str) -> bool:
-    return _DAMAGED.search(problem) is not None
-
-
-def needs_repair(problem: str) -> bool:
-    """Whether qmd's index can only be repaired by creating the collections again."""
-    return _BROKEN_INDEX.search(problem) is not None
 
 
 def listed_collections(output: Output) -> frozenset[str]:

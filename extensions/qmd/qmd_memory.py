@@ -16,6 +16,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 
+from nacre.closing import stop_tasks
 from nacre.extensions.qmd.home import (
     PREFIX,
     Collection,
@@ -182,11 +183,7 @@ class QmdNotes:
         self, shown: str, collection: Collection, path: str, *, from_line: int | None, lines: int | None
     ) -> Excerpt:
         found = await _note(collection, path, lock_dir=self._home.folder)
-        if isinstance(found, NoteBytes):
-            return excerpt_of(shown, content_lines(found.data), from_line or 1, lines or None)
-        if isinstance(found, FileNotFoundError | NotADirectoryError):
-            return Excerpt(path=shown, text="", start_line=0, end_line=0, total_lines=0, missing=True)
-        raise ReadRefused(f"{shown} cannot be read: {str(found).removesuffix('.')}.") from found
+        return excerpt_of(shown, found, from_line, lines)
 
     async def _found(
         self, question: Question, scope: Scope, most: int
@@ -240,8 +237,7 @@ class QmdNotes:
         if not problem:
             log.info("qmd answers again")
         self.problem = problem
-        state = await asyncio.to_thread(self._home.state)
-        await asyncio.to_thread(self._home.store, replace(state, problem=problem))
+        await asyncio.to_thread(self._home.change_state, problem=problem)
 
 
 class ChatNotes(Record):
@@ -354,9 +350,7 @@ async def found_places(
     try:
         answers = await asyncio.gather(*tasks)
     finally:
-        for task in (*tasks, *repairs):
-            task.cancel()
-        await asyncio.gather(*tasks, *repairs, return_exceptions=True)
+        await stop_tasks(*tasks, *repairs)
     best: dict[tuple[str, str], Place] = {}
     for place in (place for answer in answers for place in answer):
         key = (place.collection, place.path)
@@ -452,9 +446,7 @@ class QmdMemory(MemoryPlugin):
 
     async def close(self) -> None:
         await self._parts.upkeep.close()
-        if self._first_sync is not None:
-            self._first_sync.cancel()
-            await asyncio.gather(self._first_sync, return_exceptions=True)
+        await stop_tasks(self._first_sync)
         await self._core.close()
 
     def tools(self, chat: ToolChat) -> Sequence[MemoryTool]:

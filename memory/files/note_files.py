@@ -167,12 +167,7 @@ async def read_excerpt(
     shown = await notes.name_of(text)
     if below and not shown.startswith(f"{below}/"):
         raise ReadRefused(f"path required: {text!r} is not a note of this chat. They are in {below}/.")
-    found = (await notes.read([shown]))[shown]
-    if isinstance(found, NoteBytes):
-        return excerpt_of(shown, content_lines(found.data), from_line or 1, lines or None)
-    if isinstance(found, FileNotFoundError | NotADirectoryError):
-        return Excerpt(path=shown, text="", start_line=0, end_line=0, total_lines=0, missing=True)
-    raise ReadRefused(f"{shown} cannot be read: {str(found).removesuffix('.')}.") from found
+    return excerpt_of(shown, (await notes.read([shown]))[shown], from_line, lines)
 
 
 def content_lines(raw: bytes) -> list[str]:
@@ -182,11 +177,19 @@ def content_lines(raw: bytes) -> list[str]:
     return lines[:-1] if lines and not lines[-1] else lines
 
 
-def excerpt_of(path: str, lines: Sequence[str], from_line: int, count: int | None) -> Excerpt:
-    """`count` lines of a file from `from_line`; without `count`, as many as an excerpt may have."""
-    start = max(1, from_line)
-    wanted = lines[start - 1 :] if count is None else lines[start - 1 : start - 1 + max(1, count)]
-    kept = _within(wanted) if count is None else len(wanted)
+def excerpt_of(path: str, found: NoteBytes | ReadFailed, from_line: int | None, count: int | None) -> Excerpt:
+    """`count` lines of a note from `from_line`; without `count`, as many as an excerpt may have.
+
+    Raises:
+        ReadRefused: the note exists and could not be read.
+    """
+    if isinstance(found, FileNotFoundError | NotADirectoryError):
+        return Excerpt(path=path, text="", start_line=0, end_line=0, total_lines=0, missing=True)
+    if not isinstance(found, NoteBytes):
+        raise ReadRefused(f"{path} cannot be read: {str(found).removesuffix('.')}.") from found
+    lines, start = content_lines(found.data), max(1, from_line or 1)
+    wanted = lines[start - 1 : start - 1 + max(1, count)] if count else lines[start - 1 :]
+    kept = len(wanted) if count else _within(wanted)
     text = "\n".join(wanted[:kept])
     return Excerpt(
         path=path,

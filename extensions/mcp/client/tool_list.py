@@ -31,7 +31,6 @@ MOST_DESCRIPTION_CHARS = 2_000
 MOST_CHARS = 300_000
 """The most characters of names, descriptions and schemas together; further tools are left out."""
 log = logging.getLogger(__name__)
-_VERSION = 1
 
 
 class ListedTool(Record):
@@ -169,7 +168,7 @@ class ApprovedTools:
             if is_first and known is not None:
                 return
             digests = {**(known or {}), **{tool.name: tool.digest for tool in tools}}
-            text = json.dumps({"version": _VERSION, "tools": digests}, indent=1)
+            text = json.dumps({"version": VERSION, "tools": digests}, indent=1)
             replace_file(self._file, f"{text}\n".encode())
             self._cached = None
 
@@ -178,7 +177,7 @@ class ApprovedTools:
             found = read_plain(self._file)
             raw = json.loads(found[0]) if found else {}
             digests = raw["tools"]
-            if raw["version"] == _VERSION and all(isinstance(value, str) for value in digests.values()):
+            if raw["version"] == VERSION and all(isinstance(value, str) for value in digests.values()):
                 return dict(digests)
         except (SessionError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             pass

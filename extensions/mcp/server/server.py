@@ -29,8 +29,8 @@ from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspac
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.files.sources.source import PRIVATE, Source
-from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
-from nacre.memory.files.sources.sources import SourceOf, Sources
+from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace, one_source
+from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.workspace import daily_log_path, workspace_gone
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
@@ -62,24 +62,20 @@ class AppendArguments(ToolArguments):
 
 
 def append_tool(workspace: Workspace, sources: Sources, now: Clock, *, on_write: Callable[[], None]) -> Tool:
-    """A tool that appends to today's log and changes nothing else; it calls `written` afterwards.
+    """A tool that appends to today's log and changes nothing else; it calls `on_write` afterwards.
 
     Nobody can know who wrote the words of a program: the owner, a model, or a web page that it read. So their
     source says that a tool may have said them, and they are never taken for the owner's.
     """
 
-    async def source_of_lines() -> SourceOf:
-        source = Source(
-            written_by="tool",
-            audience=PRIVATE,
-            said_by=("owner", "tool"),
-            names=("mcp",),
-            chat="a program that shares the memory (MCP)",
-            at=now().isoformat(timespec="seconds"),
-        )
-        return lambda _line: source
-
-    sourced = SourcedWorkspace(workspace, sources, source_of_lines)
+    source = Source(
+        written_by="tool",
+        audience=PRIVATE,
+        said_by=("owner", "tool"),
+        names=("mcp",),
+        chat="a program that shares the memory (MCP)",
+    )
+    sourced = SourcedWorkspace(workspace, sources, one_source(source, now))
 
     async def append(arguments: AppendArguments, _scope: CallScope) -> ToolOutput:
         if not arguments.text.strip():

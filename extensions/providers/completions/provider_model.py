@@ -201,7 +201,7 @@ class ProviderModel(ABC):
         server would continue to the end of its window, and gets a quarter of it.
         """
         most_tokens = request.max_output_tokens or self._known.most_answer_tokens
-        limits = [request.max_output_tokens, self._known.answer_limit_tokens]
+        limits = [request.max_output_tokens, self._known.configured_answer_tokens]
         if reservation.answer_tokens is not None and reservation.answer_tokens != most_tokens:
             limits.append(reservation.answer_tokens)
         if self._is_own_server():
@@ -296,7 +296,7 @@ class KnownModel:
         self.name = name
         self._prices = prices or {}
         self._configured_window_tokens = configured_window_tokens
-        self._configured_answer_tokens = configured_answer_tokens
+        self.configured_answer_tokens = configured_answer_tokens
         self.served_window_tokens: int | None = None
         self.refused_window_tokens: int | None = None
         self.remembered_window_tokens: int | None = None
@@ -330,12 +330,8 @@ class KnownModel:
     @property
     def most_answer_tokens(self) -> int | None:
         """The longest answer of the model, from the settings or the price map."""
-        tokens = self._configured_answer_tokens or self.entry.get("max_output_tokens")
+        tokens = self.configured_answer_tokens or self.entry.get("max_output_tokens")
         return tokens if isinstance(tokens, int) and tokens > 0 else None
-
-    @property
-    def answer_limit_tokens(self) -> int | None:
-        return self._configured_answer_tokens
 
     @property
     def own_server_answer_tokens(self) -> int:

@@ -12,6 +12,7 @@ import asyncio
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -61,13 +62,7 @@ async def served_model(
                 return model
             window_tokens = await _told_elsewhere(connection, base_url, model.name, headers, seconds=seconds)
             known = [tokens for tokens in (model.window_tokens, window_tokens) if tokens]
-            return ServedModel(
-                name=model.name,
-                window_tokens=min(known, default=None),
-                input_usd=model.input_usd,
-                output_usd=model.output_usd,
-                is_llama_cpp=model.is_llama_cpp,
-            )
+            return replace(model, window_tokens=min(known, default=None))
     except TimeoutError:
         return None
 

@@ -12,6 +12,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from nacre.memory.contracts.notes import CHATS_FOLDER, MAX_NOTE_BYTES, is_markdown
 from nacre.memory.contracts.workspace import Appended, Workspace
@@ -35,6 +36,16 @@ _OPEN_IN_OTHER_CHATS = (f"{CHATS_FOLDER}/", "people/")
 
 class SecretRefused(OSError):
     """A text has a key or a password, and `memory.secrets` is `refuse`."""
+
+
+def one_source(source: Source, now: Callable[[], datetime]) -> Callable[[], Awaitable[SourceOf]]:
+    """A `begin` of `SourcedWorkspace`: all lines of a write have this source, with the time of the write."""
+
+    async def begin() -> SourceOf:
+        dated = replace(source, at=now().isoformat(timespec="seconds"))
+        return lambda _line: dated
+
+    return begin
 
 
 class SourcedWorkspace:

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from nacre.extensions.facts.fact_pages import chunk_json, fact_json
-from nacre.extensions.facts.identities import Identities, Sharing
+from nacre.extensions.facts.identities import Identities
 from nacre.memory.contracts.errors import DayUnknown, FactRefused
+from nacre.runtime.settings.sections.memory import IdentitySettings
 from tests.extensions.facts.pages import Clock, open_facts, page_of
 from tests.memory.doubles import WordEmbedder
 from tests.servers.warm_python import run_warm
@@ -148,8 +149,8 @@ async def test_without_an_index_facts_are_told_and_the_reason(tmp_path: Path, cl
 @pytest.mark.covers("FACT-9", "FACT-10")
 async def test_nothing_is_shared_unless_a_rule_says_so(tmp_path: Path, clock: Clock) -> None:
     """Anna and Ben see the household, nobody sees another one, and the rules go one way."""
-    reads = Sharing(reads=("Household",))
-    identities = Identities(owner="ben", sharing={"anna": reads, "ben": Sharing(writes=("household",))})
+    reads, writes = IdentitySettings(reads=("Household",)), IdentitySettings(writes=("household",))
+    identities = Identities(owner="ben", sharing={"anna": reads, "ben": writes})
     facts = open_facts(tmp_path, clock, identities=identities)
     for name in ("anna", "ben", "carl", "household"):
         await facts.set_fact(name, "secret", name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 LIBRARIES = {
-    "acp": ("extensions/acp/command.py", "extensions/acp/editor.py"),
+    "acp": ("extensions/acp/editor.py",),
     "aiofiles": ("sessions/journal/journal.py",),
     "aiohttp": (
         "extensions/discord/bridge.py",
@@ -47,7 +47,6 @@ LIBRARIES = {
     "llama_cpp": ("extensions/providers/embedding/local_models.py",),
     "matplotlib": ("cli/sessions/plot.py",),
     "mcp": (
-        "extensions/mcp/command.py",
         "extensions/mcp/server/*.py",
         "extensions/mcp/client/session.py",
     ),
