@@ -142,10 +142,7 @@ class Runtime:
         known = self._open.get(agent_id)
         if known is not None and not known.is_closed and not keywords:
             return known
-        model = keywords.get("model")
-        if not self._settings.is_current:
-            self._settings = self._opening.settings()
-        config = self._settings.config(agent_id, model_name=model if isinstance(model, str) else None)
+        config = self._config(agent_id, keywords.get("model"))
         async with self._locks.setdefault(config.agent_id, asyncio.Lock()):
             if self._closed:
                 raise TurnBroken("This runtime is closed. Open a new one.")
@@ -197,12 +194,7 @@ class Runtime:
                 if self._closed:
                     raise TurnBroken("This runtime is closed. Open a new one.")
                 if entry.agent is None or entry.agent.is_closed:
-                    if not self._settings.is_current:
-                        self._settings = self._opening.settings()
-                    model = self._opening.keywords.get("model")
-                    config = self._settings.config(
-                        agent_id, model_name=model if isinstance(model, str) else None, new_user=True
-                    )
+                    config = self._config(agent_id, self._opening.keywords.get("model"), new_user=True)
                     entry.agent = await self._opened(config, {}, on_demand=True)
             yield entry.agent
         finally:
@@ -222,7 +214,7 @@ class Runtime:
         loop = asyncio.get_running_loop()
         if self._eviction is not None:
             self._eviction.cancel()
-            self._eviction = None
+        dues: list[float] = []
         idle = [(each, entry) for each, entry in self._users.items() if entry.idle_since is not None]
         spare = len(idle) - self._opening.most_idle_users
         for place, (agent_id, entry) in enumerate(idle):
@@ -236,10 +228,8 @@ class Runtime:
                 task.add_done_callback(self._evicting.discard)
                 entry.idle_since = None
                 continue
-            if self._eviction is None or due < self._eviction.when():
-                if self._eviction is not None:
-                    self._eviction.cancel()
-                self._eviction = loop.call_at(due, self._evict)
+            dues.append(due)
+        self._eviction = loop.call_at(min(dues), self._evict) if dues else None
 
     async def _close_user(self, agent_id: str, entry: _OpenUser) -> None:
         async with entry.lock:
@@ -277,6 +267,13 @@ class Runtime:
 
     async def __aexit__(self, *_ended: object) -> None:
         await self.close()
+
+    def _config(self, agent_id: str, model: object, *, new_user: bool = False) -> Config:
+        """The settings of an agent, which are read again if a file has changed."""
+        if not self._settings.is_current:
+            self._settings = self._opening.settings()
+        name = model if isinstance(model, str) else None
+        return self._settings.config(agent_id, model_name=name, new_user=new_user)
 
     async def _opened(self, config: Config, keywords: AgentKeywords, *, on_demand: bool = False) -> Agent:
         opening = self._opening

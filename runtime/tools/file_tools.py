@@ -67,29 +67,13 @@ def file_tools(
     if not policy.sees_notes:
         return (_tool("read", "Read a whole result of this conversation.", ReadArguments, reader.read),)
     is_whole = policy.writable_folders == ("",)
-    write_hint = "" if is_whole else f" Only {_folders(policy)} can be changed in this chat."
+    hint = "" if is_whole else f" Only {_folders(policy)} can be changed in this chat."
+    writing = partial(_writing_tool, files, approved_files, asks_secrets)
     return (
         _tool("read", "Read a text file.", ReadArguments, reader.read),
-        with_approval(
-            _tool(
-                "write",
-                f"Create a file or replace its whole content.{write_hint}",
-                WriteArguments,
-                files.write,
-            ),
-            approved_files.write if approved_files else None,
-            asks_secrets=asks_secrets,
-        ),
-        with_approval(
-            _tool("edit", f"Replace one exact passage of a file.{write_hint}", EditArguments, files.edit),
-            approved_files.edit if approved_files else None,
-            asks_secrets=asks_secrets,
-        ),
-        with_approval(
-            _tool("append", f"Add text at the end of a file.{write_hint}", AppendArguments, files.append),
-            approved_files.append if approved_files else None,
-            asks_secrets=asks_secrets,
-        ),
+        writing("write", f"Create a file or replace its whole content.{hint}", WriteArguments, _Files.write),
+        writing("edit", f"Replace one exact passage of a file.{hint}", EditArguments, _Files.edit),
+        writing("append", f"Add text at the end of a file.{hint}", AppendArguments, _Files.append),
         _tool("list", "List the files in a folder.", ListArguments, files.list),
     )
 
@@ -101,6 +85,27 @@ def _tool(
     call: Callable[[Any], Awaitable[ToolOutput]],
 ) -> Tool:
     return Tool(name=name, description=description, arguments=arguments, run=partial(run_file_tool, call))
+
+
+def _writing_tool(
+    files: _Files,
+    approved_files: _Files | None,
+    asks_secrets: bool,
+    name: str,
+    description: str,
+    arguments: type[ToolArguments],
+    call: Callable[[_Files, Any], Awaitable[ToolOutput]],
+) -> Tool:
+    """A tool that uses `approved_files`, if there are some, for a call that the owner approved."""
+    tool = _tool(name, description, arguments, partial(call, files))
+    if approved_files is None:
+        return tool
+    of_owner = partial(run_file_tool, partial(call, approved_files))
+
+    async def run(arguments: Any, scope: CallScope) -> ToolOutput:
+        return await (of_owner if scope.is_approved else tool.run)(arguments, scope)
+
+    return replace(tool, run=run, needs_approval=asks_about_secrets if asks_secrets else False)
 
 
 class _Files:
@@ -339,23 +344,6 @@ def was_redacted(wanted: bytes, written: bytes) -> bool:
     """Whether a key or a password was removed while writing."""
     mark = REDACTED.encode()
     return written.count(mark) > wanted.count(mark)
-
-
-def with_approval(
-    tool: Tool, approved: Callable[[Any], Awaitable[ToolOutput]] | None, *, asks_secrets: bool
-) -> Tool:
-    """A tool that calls `approved` for a call that the owner approved; without it, the tool itself.
-
-    With `asks_secrets`, it asks before it writes a key or a password.
-    """
-    if approved is None:
-        return tool
-    of_owner = partial(run_file_tool, approved)
-
-    async def run(arguments: Any, scope: CallScope) -> ToolOutput:
-        return await (of_owner if scope.is_approved else tool.run)(arguments, scope)
-
-    return replace(tool, run=run, needs_approval=asks_about_secrets if asks_secrets else False)
 
 
 async def run_file_tool(

@@ -385,8 +385,6 @@ DEFAULT_IDLE_MINUTES = 60
 PAUSE_MINUTES = 30
 """A shorter silence is a pause in a conversation, which the daily reset does not interrupt."""
 
-_PROGRAMS = ("cron", "hook", "subagent")
-
 
 class ResetRule(Record):
     """The owner's reset settings in one place; `None` means not set."""
@@ -415,7 +413,7 @@ def session_type(key_kind: str, *, is_direct: bool, has_thread: bool) -> Session
 
     `key_kind` is a result of `sessions.keys.key_kind`. A thread of a group is a thread.
     """
-    if key_kind in _PROGRAMS:
+    if key_kind in SYNTHETIC_KINDS:
         return None
     if has_thread or key_kind == "thread":
         return "thread"

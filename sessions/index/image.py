@@ -90,10 +90,6 @@ class IndexImage(Mapping[str, SessionRecord]):
         self.edits.append(line.rstrip(b"\n"))
         self.log_bytes += len(line)
 
-    def copy_of_lines(self) -> dict[str, Any]:
-        """A copy of the lines that later edits do not change."""
-        return dict(self.lines)
-
     def records(self) -> dict[str, SessionRecord]:
         """All records by key, each looked up once."""
         return {key: record for key in self.lines if (record := self.get(key)) is not None}

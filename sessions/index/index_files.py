@@ -187,7 +187,7 @@ class IndexFiles:
             return
         with self._edit_lock, locked(paths.base):
             image = self._intact()
-            lines, contained = image.copy_of_lines(), len(image.edits)
+            lines, contained = dict(image.lines), len(image.edits)
             base, log = image.base, image.log
         if not contained or log is None:
             return

@@ -60,10 +60,11 @@ def find_session(
     Raises:
         SessionNotFound: there is none, or there are several.
     """
-    wanted = name.strip().lower()
-    key = _key(wanted, agent_id, main_key)
-    if ":" not in wanted and not any(item.key == key for item in sessions):
-        key = _owners_key(wanted, agent_id, main_key)
+    wanted, key = name.strip().lower(), ""
+    with suppress(SessionKeyInvalid):
+        key = canonical_key(wanted, agent_id=agent_id, main_key=main_key)
+        if ":" not in wanted and not any(item.key == key for item in sessions):
+            key = owners_key(wanted, agent_id=agent_id, main_key=main_key)
     by_key = [item for item in sessions if item.is_current and item.key == key]
     by_id = [item for item in sessions if item.session_id.lower() == wanted]
     by_start = [
@@ -88,18 +89,6 @@ def find_session(
         f"There is no session {name!r}. `nacre sessions list --all` shows keys and ids; "
         f"the first {LEAST_ID_CHARS} characters of an id are enough."
     )
-
-
-def _key(text: str, agent_id: str, main_key: str) -> str:
-    with suppress(SessionKeyInvalid):
-        return canonical_key(text, agent_id=agent_id, main_key=main_key)
-    return ""
-
-
-def _owners_key(text: str, agent_id: str, main_key: str) -> str:
-    with suppress(SessionKeyInvalid):
-        return owners_key(text, agent_id=agent_id, main_key=main_key)
-    return ""
 
 
 def last_message_text(values: Iterable[Mapping[str, Any]]) -> str:

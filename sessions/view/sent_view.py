@@ -87,8 +87,6 @@ def shortened(message: Message, how: Shortened) -> Message:
     content = (*texts, *images[: how.images])
     if len(images) > how.images:
         content = (*content, Text(text=f"[{len(images) - how.images} more images are not shown]"))
-    if isinstance(message, UserMessage):
-        return replace(message, content=content)
     return replace(message, content=content)
 
 
@@ -442,8 +440,6 @@ def _without_images(message: Message) -> Message:
     if isinstance(message, AssistantMessage) or not any(isinstance(part, Image) for part in message.content):
         return message
     content = tuple(Text(text=IMAGE_GONE) if isinstance(part, Image) else part for part in message.content)
-    if isinstance(message, UserMessage):
-        return replace(message, content=content)
     return replace(message, content=content)
 
 

@@ -83,7 +83,7 @@ def index_lines(state_dir: Path) -> dict[str, Any]:
     """The lines of the index as they are now, by key: `sessions.json` and what changed since."""
     path = state_dir / "agents" / "main" / "sessions" / "sessions.json"
     files = IndexFiles(path, now=Clock(START), sync=os.fsync)
-    return files.read(lambda image: image.copy_of_lines())
+    return files.read(lambda image: dict(image.lines))
 
 
 def transcript_file(state_dir: Path, number: int = 0) -> Path:

@@ -181,7 +181,7 @@ class _TurnReader:
             took_ms = max(0, at_ms - self._before_ms)
             self._add(Step(kind="compaction", text=told, at_ms=at_ms, took_ms=took_ms, steps=calls))
         elif (note := entry.custom_data(FLUSH_MESSAGE_ENTRY)) is not None:
-            message = _stored_message(note)
+            message = stored_message(note)
             if message is not None:
                 step = self._step(message)
                 self._notes += [step] if step.kind != "inbound" else []
@@ -230,7 +230,8 @@ class _TurnReader:
         )
 
 
-def _stored_message(raw: Mapping[str, Any]) -> Message | None:
+def stored_message(raw: Mapping[str, Any]) -> Message | None:
+    """A message in a program's record; `None` if it is none."""
     try:
         return message_from_json(raw)
     except ValueError:

@@ -10,6 +10,7 @@ from functools import cache, partial, reduce
 
 from nacre.closing import using
 from nacre.record import Record
+from nacre.runtime.agent.insight.trace import stored_message
 from nacre.runtime.contracts.clock import Clock, random_id, stored_moment
 from nacre.runtime.models.spending import spending, unreadable_usage
 from nacre.runtime.open_sessions.open_session import FLUSH_MESSAGE_ENTRY
@@ -18,7 +19,7 @@ from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.spending import spending_folder
 from nacre.runtime.storage.storage import storage_of
 from nacre.sessions.contracts.errors import SessionError
-from nacre.sessions.contracts.messages import AssistantMessage, Message, Usage, message_from_json
+from nacre.sessions.contracts.messages import AssistantMessage, Message, Usage
 from nacre.sessions.entries.entries import Entry
 
 _PURPOSES: Mapping[str, str] = {"turn": "reply", "slug": "name", "page": "background"}
@@ -133,14 +134,7 @@ def unpriced_models(calls: Iterable[Call]) -> tuple[str, ...]:
 
 def _answers(entries: Iterable[Entry]) -> Iterator[tuple[str, AssistantMessage, Usage]]:
     for entry in entries:
-        message: object = entry.body if isinstance(entry.body, Message) else _flushed(entry)
+        note = entry.custom_data(FLUSH_MESSAGE_ENTRY) or {}
+        message: object = entry.body if isinstance(entry.body, Message) else stored_message(note)
         if isinstance(message, AssistantMessage) and message.usage is not None:
             yield "reply" if message is entry.body else "flush", message, message.usage
-
-
-def _flushed(entry: Entry) -> Message | None:
-    data = entry.custom_data(FLUSH_MESSAGE_ENTRY)
-    try:
-        return message_from_json(data) if data else None
-    except ValueError:
-        return None
