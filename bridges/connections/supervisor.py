@@ -29,7 +29,7 @@ BridgeState: TypeAlias = Literal["stopped", "connecting", "connected", "waiting"
 
 
 class BridgeStatus(Record):
-    """The status of a bridge. `problem` says why it is not connected, or why it last was not.
+    """The status of a bridge. `problem` says why it is not connected, or what is refused although it is.
 
     While the state is `waiting`, the bridge is restarted `wait_seconds` after it failed.
     """
@@ -46,7 +46,7 @@ class BridgeStatus(Record):
         """The status in one line, for people."""
         name = self.channel if self.account == "default" else f"{self.channel}/{self.account}"
         again = f", started again {self.restarts}×" if self.restarts else ""
-        why = f": {self.problem}" if self.problem and self.state != "connected" else ""
+        why = f": {self.problem}" if self.problem else ""
         return f"{name} {self.state}{again}{why}"
 
 
@@ -78,11 +78,12 @@ class Supervisor:
     @property
     def status(self) -> BridgeStatus:
         """The bridge's present status."""
+        refused = "; ".join(f"{what} is refused: {why}" for what, why in self.bridge.refused.items())
         return BridgeStatus(
             channel=self.bridge.channel,
             account=self.bridge.account,
             state=self._state,
-            problem=self._problem,
+            problem=refused if self._state == "connected" else self._problem,
             restarts=self._restarts,
             wait_seconds=self._wait_seconds if self._state == "waiting" else 0.0,
         )
@@ -137,6 +138,7 @@ class Supervisor:
         return str(error).rstrip(".") or type(error).__name__
 
     async def _start(self) -> None:
+        self.bridge.refused.clear()
         await self.bridge.start(await self._make_inbox(self._connected))
 
     def _is_stopping(self) -> bool:

@@ -101,6 +101,14 @@ class Bridge(ABC):
         """Set when `stop` was called."""
         return asyncio.Event()
 
+    @cached_property
+    def refused(self) -> dict[str, str]:
+        """What the server refuses although the bridge is connected, such as a room, with the reason.
+
+        The status of the bridge tells it. Each start begins with none.
+        """
+        return {}
+
     async def stop(self) -> None:
         """Makes `start` return soon. Safe to repeat, and to call before `start`.
 

@@ -443,6 +443,8 @@ class IrcBridge(Bridge):
         elif line.command in (*_REFUSALS, *_JOIN_REFUSALS):
             if client.server.casefold_equals(self._target, "".join(line.params[1:2])):
                 self._refused.append(line.params[-1])
+            if line.command in _JOIN_REFUSALS and len(line.params) > 2:
+                self.refused[line.params[1]] = line.params[-1]
             log.warning("the IRC server says: %s", " ".join(line.params[1:]))
 
     def _read(self, line: Line, client: IrcClient, *, own_nick: str = "") -> IrcMessage | None:

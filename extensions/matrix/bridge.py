@@ -345,8 +345,8 @@ class MatrixBridge(Bridge):
             self._direct = await client.direct_rooms()
             first = await client.sync(self._since, is_first=True)
             for room in self._settings.rooms:
-                if room not in client.rooms:
-                    await self._join(client, room)
+                if room not in client.rooms and (why := await self._join(client, room)):
+                    self.refused[room] = why
             self._client = client
             inbox.connected()
             await self._take(client, inbox, first)
@@ -393,9 +393,11 @@ class MatrixBridge(Bridge):
     async def _next_sync(self, client: MatrixClient) -> SyncResponse | None:
         return await until_stopped(self.stopping, client.sync(self._since, wait_seconds=SYNC_SECONDS))
 
-    async def _join(self, client: MatrixClient, room: str) -> None:
+    async def _join(self, client: MatrixClient, room: str) -> str:
+        """Joins a room. Returns why it failed, which it logs; empty if it succeeded."""
         if why := await client.join(room):
             log.warning("the room %s cannot be joined: %s", room, why)
+        return why
 
     async def _take(self, client: MatrixClient, inbox: Inbox, sync: SyncResponse) -> None:
         """Receives the messages of a sync. The last one moves the token, because then all are on disk."""

@@ -23,8 +23,8 @@ from slixmpp.exceptions import IqError, IqTimeout, PresenceError
 
 from nacre.bridges.channels.connection import Address, check_password_is_safe, connect_problem, tls_context
 from nacre.bridges.channels.messages import FIRST_LOOK_BACK, Ignored, strip_mention
-from nacre.bridges.contracts.bridge import Bridge, Capabilities, Inbox, Part, Place
-from nacre.bridges.contracts.errors import CannotConnect, DeliveryRefused, NotDelivered
+from nacre.bridges.contracts.bridge import Bridge, Capabilities, Inbox, Part, Place, place_of
+from nacre.bridges.contracts.errors import BridgeError, CannotConnect, DeliveryRefused, NotDelivered
 from nacre.extensions.xmpp.settings import XmppSettings
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock
@@ -42,6 +42,12 @@ _REPLY, _FALLBACK = "{urn:xmpp:reply:0}reply", "{urn:xmpp:fallback:0}fallback"
 _FORWARDED = "{urn:xmpp:forward:0}forwarded"
 # For clients that do not support replies, a reply begins with the message that it answers.
 _QUOTED = re.compile(r"(?:>[^\n]*(?:\n|\Z))+")
+_OMEMO = ("urn:xmpp:omemo:2", "eu.siacs.conversations.axolotl")
+_ENCRYPTED = ("{urn:xmpp:eme:0}encryption", "{urn:xmpp:openpgp:0}openpgp", "{jabber:x:encrypted}x")
+ENCRYPTED = (
+    "I cannot read encrypted messages. Please switch off the encryption of this chat (OMEMO, OpenPGP or OTR) "
+    "and send that again."
+)
 _WRAPPED = ("{urn:xmpp:mam:2}result", "{urn:xmpp:carbons:2}received", "{urn:xmpp:carbons:2}sent")
 
 
@@ -60,11 +66,15 @@ class Identity(Record):
 
 
 class XmppMessage(Record):
-    """A message and its id in the archive of the room `archive`, or of the account if that is empty."""
+    """A message and its id in the archive of the room `archive`, or of the account if that is empty.
+
+    The words of an encrypted one are not known.
+    """
 
     inbound: Inbound
     archive: str
     archive_id: str
+    is_encrypted: bool = False
 
 
 def read_message(stanza: Message, me: Identity, *, archive_id: str = "") -> XmppMessage:
@@ -85,8 +95,9 @@ def read_message(stanza: Message, me: Identity, *, archive_id: str = "") -> Xmpp
         raise Ignored("it is the assistant's own")
     if stanza.xml.find(_CORRECTION) is not None:
         raise Ignored("it corrects an earlier message")
-    text, quoted = _without_quotation(stanza, text)
-    if not (text.strip() or quoted):
+    is_encrypted = _is_encrypted(stanza, text)
+    text, quoted = ("", ()) if is_encrypted else _without_quotation(stanza, text)
+    if not (is_encrypted or text.strip() or quoted):
         raise Ignored("it has no readable content")
     if kind == "groupchat":
         if not (room and sender.resource):
@@ -114,7 +125,15 @@ def read_message(stanza: Message, me: Identity, *, archive_id: str = "") -> Xmpp
         ids_fold_case=False,
         is_mentioned=is_mentioned,
     )
-    return XmppMessage(inbound=inbound, archive=room, archive_id=archive_id)
+    return XmppMessage(inbound=inbound, archive=room, archive_id=archive_id, is_encrypted=is_encrypted)
+
+
+def _is_encrypted(stanza: Message, text: str) -> bool:
+    """Whether it is an encrypted message, by what it says (XEP-0380) or by its form."""
+    for name in _OMEMO:
+        if (found := stanza.xml.find(f"{{{name}}}encrypted")) is not None:
+            return found.find(f"{{{name}}}payload") is not None  # without one, it only exchanges keys
+    return text.startswith("?OTR") or any(stanza.xml.find(name) is not None for name in _ENCRYPTED)
 
 
 def _without_quotation(stanza: Message, text: str) -> tuple[str, tuple[Quoted, ...]]:
@@ -410,6 +429,7 @@ class XmppBridge(Bridge):
         # The senders of messages that arrive while the archives are read, by archive id. The archives repeat
         # these messages without the people's addresses.
         self._live: dict[str, Identity] = {}
+        self._reported: set[str] = set()
 
     async def start(self, inbox: Inbox) -> None:
         if self.stopping.is_set():
@@ -427,6 +447,11 @@ class XmppBridge(Bridge):
         client.stream.add_event_handler("message", on_message)
         client.stream.add_event_handler("groupchat_message", self._on_reflection)
         client.stream.add_event_handler("message_error", self._on_error)
+        # slixmpp only knows a refused room by an element that prosody leaves out.
+        client.stream.add_event_handler(
+            "presence_error",
+            lambda stanza: client.stream.event(f"muc::{stanza['from'].bare}::presence-error", stanza),
+        )
         client.ended.add_done_callback(lambda _: received.put_nowait(None))
         self._cursor = dict(json.loads(inbox.cursor or "{}"))
         self._is_catching_up = True
@@ -544,7 +569,9 @@ class XmppBridge(Bridge):
                 await client.while_connected(joining)
                 joined.add(str(JID(room).bare))
             except (PresenceError, TimeoutError) as error:
-                log.warning("the room %s cannot be joined: %s", room, error)
+                why = (error.text, error.condition) if isinstance(error, PresenceError) else ()
+                self.refused[room] = next(filter(None, why), "its server does not answer")
+                log.warning("the room %s cannot be joined: %s", room, self.refused[room])
         self._me = replace(self._me, rooms=frozenset(joined))
         for archive in ("", *joined):
             if not await has_archive(client, archive or self._me.jid):
@@ -578,9 +605,25 @@ class XmppBridge(Bridge):
         except (Ignored, ValueError) as why:
             log.info("an XMPP message was ignored: %s", why)
             return
+        if message.is_encrypted:
+            await self._report_encryption(message.inbound)
+            return
         cursor = {**self._cursor, message.archive: message.archive_id} if message.archive_id else self._cursor
         await inbox.receive(message.inbound, cursor=json.dumps(cursor) if cursor else "")
         self._cursor = cursor
+
+    async def _report_encryption(self, inbound: Inbound) -> None:
+        """Reports once a day that a chat's messages cannot be read: in the log and, if private, there."""
+        place = place_of(inbound)
+        part = Part(place=place, text=ENCRYPTED, key=f"encrypted {inbound.chat_id} {self._now():%Y-%m-%d}")
+        if part.key in self._reported:
+            return
+        self._reported.add(part.key)
+        log.warning("messages in %s are encrypted, which is not supported: they are ignored", inbound.chat_id)
+        if inbound.chat_kind == "direct":
+            with contextlib.suppress(BridgeError, IqError, IqTimeout, OSError):
+                if not (self.capabilities.can_read_back and await self.find(part)):  # before a restart
+                    await self.deliver(part)
 
     def _with_sender(self, stanza: Message, client: XmppClient) -> Identity:
         """The assistant's identity with the address of a room message's sender, if the room shows it."""

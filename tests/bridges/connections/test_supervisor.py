@@ -87,6 +87,25 @@ async def test_its_failure_is_told() -> None:
         await supervisor.stop()
 
 
+async def test_what_a_server_refuses_is_told_while_the_rest_works() -> None:
+    """The status line of a bridge that is connected names the room; the next start begins anew."""
+
+    class Refused(_Flaky):
+        async def start(self, inbox: Inbox) -> None:
+            if not self.failures:
+                self.refused["#closed"] = "invite only"
+            else:
+                self.refused["#gone"] = "no such room"
+            await super().start(inbox)
+
+    supervisor = _supervised(Refused(OSError("no route")), [])
+    supervisor.start()
+    await supervisor.up.wait()
+
+    assert supervisor.status.line == "flaky connected, started again 1×: #closed is refused: invite only"
+    await supervisor.stop()
+
+
 async def test_a_bridge_that_stops_may_finish_its_last_work() -> None:
     """It is not cancelled while it still says goodbye to its server."""
     said: list[str] = []

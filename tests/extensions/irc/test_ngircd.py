@@ -115,6 +115,18 @@ async def test_a_nick_that_somebody_else_took_is_told_nothing(tmp_path: Path) ->
         assert world.shown() == ["for Ann"]
 
 
+async def test_a_channel_that_is_refused_is_told(tmp_path: Path) -> None:
+    """Its status has the channel and the reason, and the other channels are served."""
+    async with ngircd_world(tmp_path) as world:
+        world.person.send("JOIN #closed", "MODE #closed +i")
+        world.spec["join"] = ["#closed", ROOM]
+        async with started(world.bridge(), RecordingInbox()) as running:
+            await world.meet()
+            await until(lambda: "#closed" in running.refused)
+            assert list(running.refused) == ["#closed"]
+            assert "invite" in running.refused["#closed"].lower()
+
+
 async def test_a_long_answer_arrives_whole_and_in_order(tmp_path: Path) -> None:
     """Forty lines of letters that have several bytes each, through the flood control of the server."""
     lines = [f"{number} " + "žluťoučký kůň " * 9 for number in range(40)]

@@ -205,6 +205,17 @@ async def test_a_login_that_is_refused_is_a_sentence(server: ServerProcess, tmp_
             await bridge({**world.spec, "homeserver": "http://127.0.0.1:1"}).start(RecordingInbox())
 
 
+async def test_a_room_that_is_refused_is_told(server: ServerProcess, tmp_path: Path) -> None:
+    """Its status has the room and the reason, and the other rooms are served."""
+    async with synapse_world(server, tmp_path) as world:
+        closed = await world.person.make_room(preset="private_chat")
+        world.spec["rooms"] = [closed, world.group]
+        async with started(world.bridge(), RecordingInbox()) as running:
+            await world.meet()
+            assert list(running.refused) == [closed]
+            assert "You are not invited" in running.refused[closed]
+
+
 async def test_a_token_that_was_taken_back_is_replaced(server: ServerProcess, tmp_path: Path) -> None:
     """The password gives another one, for the same device."""
     async with synapse_world(server, tmp_path) as world:

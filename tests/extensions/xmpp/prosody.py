@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from slixmpp import JID, ClientXMPP, Message
 
@@ -85,9 +86,14 @@ class Person:
             await self.stream.disconnect(wait=1.0)
         self.stream.abort()
 
-    def say(self, to: str, kind: str, text: str) -> None:
-        """Says something."""
-        self.stream.send_message(mto=JID(to), mbody=text, mtype=kind)
+    def say(self, to: str, kind: str, text: str, *, encryption: str = "") -> None:
+        """Says something, or sends `text` beside something encrypted."""
+        stanza = self.stream.make_message(mto=JID(to), mbody=text, mtype=kind)
+        if encryption:
+            stanza.append(
+                ElementTree.fromstring(f"<encryption xmlns='urn:xmpp:eme:0' namespace='{encryption}'/>")
+            )
+        stanza.send()
 
     def _hear(self, stanza: Message) -> None:
         is_group = stanza["type"] == "groupchat"

@@ -53,6 +53,25 @@ def test_a_private_message_and_one_in_a_room() -> None:
 
 
 @pytest.mark.parametrize(
+    "form",
+    [
+        b"<encryption xmlns='urn:xmpp:eme:0' namespace='urn:xmpp:otr:0'/>",
+        b"<encrypted xmlns='eu.siacs.conversations.axolotl'><header/><payload>x</payload></encrypted>",
+        b"<encrypted xmlns='urn:xmpp:omemo:2'><header/><payload>x</payload></encrypted>",
+        b"<x xmlns='jabber:x:encrypted'>x</x>",
+    ],
+)
+def test_the_text_beside_an_encrypted_message_is_not_the_message(form: bytes) -> None:
+    """Neither the words for clients that cannot decrypt nor an exchange of keys is what somebody said."""
+    found = _read(PRIVATE.replace(b"<stanza-id", form + b"<stanza-id"))
+    assert (found.is_encrypted, found.inbound.text) == (True, "")
+
+    keys = b"<encrypted xmlns='urn:xmpp:omemo:2'><header/></encrypted><stanza-id"
+    with pytest.raises(Ignored, match="no readable content"):
+        _read(PRIVATE.replace(b"<body>hello</body>", b"").replace(b"<stanza-id", keys))
+
+
+@pytest.mark.parametrize(
     ("old", "new", "why"),
     [
         (b"ann@localhost/x", ROOM.encode() + b"/ann", "private message"),

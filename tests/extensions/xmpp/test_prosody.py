@@ -7,14 +7,16 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
+from slixmpp import JID
 
 from nacre.bridges.contracts.bridge import Part
 from nacre.bridges.contracts.bridge_contract import BridgeContract, FarSide, RecordingInbox, started
 from nacre.bridges.contracts.errors import CannotConnect
+from nacre.extensions.xmpp.bridge import ENCRYPTED
 from tests.bridges.channels.contract.served import WorldFarSide, far_side_of
 from tests.bridges.channels.contract.servers import self_signed
 from tests.bridges.channels.contract.stories import ChannelStories
-from tests.bridges.channels.contract.world import World
+from tests.bridges.channels.contract.world import World, until
 from tests.extensions.xmpp.prosody import ROOM, ProsodyWorld, bridge, prosody, prosody_world
 
 pytestmark = pytest.mark.channels
@@ -105,6 +107,35 @@ async def test_what_was_said_in_a_room_meanwhile_is_taken_once(tmp_path: Path) -
             await later.holds(2)
         said = [(inbound.text, inbound.sender_id) for inbound in later.inbound]
         assert said == [("two", f"{ROOM}/ann"), ("three", "ann@localhost")]
+
+
+async def test_an_encrypted_message_is_answered_once(tmp_path: Path) -> None:
+    """With a sentence about what to do, also if it came while nobody was here; a plain one is read."""
+    async with prosody_world(tmp_path) as world:
+        for _ in range(2):
+            inbox = RecordingInbox()
+            world.person.say("nacre@localhost", "chat", "Not readable here.", encryption="urn:xmpp:omemo:2")
+            async with started(world.bridge(), inbox):
+                await until(lambda: ENCRYPTED in world.shown(), world.shown)
+                world.person.say("nacre@localhost", "chat", "Nor here.", encryption="urn:xmpp:omemo:2")
+                await world.say("hello")
+                await inbox.holds(1)
+            assert [said.text for said in inbox.inbound][-1:] == ["hello"]
+        assert list(world.shown()) == [ENCRYPTED]
+
+
+async def test_a_room_that_is_refused_is_told(tmp_path: Path) -> None:
+    """Its status has the room and the reason, and the other rooms are served."""
+    async with prosody_world(tmp_path) as world:
+        closed, rooms = "closed@conference.localhost", world.person.stream.plugin["xep_0045"]
+        await rooms.join_muc_wait(JID(closed), "ann", maxstanzas=0)
+        await rooms.set_affiliation(JID(closed), "outcast", jid=JID("nacre@localhost"))
+        world.spec["rooms"] = [closed, ROOM]
+        inbox = RecordingInbox()
+        async with started(world.bridge(), inbox) as running:
+            await world.say("hello", group=True)
+            await inbox.holds(1)
+            assert running.refused == {closed: "forbidden"}
 
 
 async def test_a_wrong_password_is_told_in_a_sentence(tmp_path: Path) -> None:
