@@ -402,11 +402,14 @@ class Dispatcher:
         line = self._rules.status_line(received, is_running=is_running, depth=self.queues.depth(key))
         if not (inbound.is_owner is True and inbound.chat_kind == "direct"):
             return (line,)
+        agent = self._agent_of(received)
+        problem = await self._runner.problem(agent)
         return (
             line,
+            *([f"⚠️ {problem}"] if problem else []),
             f"🌉 Bridges: {' · '.join(status.line for status in self._connections.statuses)}",
             f"📮 Messages: {told(Counter(await self._ledger.not_done()) - Counter(waiting=1))}",
-            *await self._upcoming_lines(self._agent_of(received)),
+            *await self._upcoming_lines(agent),
         )
 
     def _may_steer(self, received: Received) -> bool:

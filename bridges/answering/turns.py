@@ -439,6 +439,9 @@ class TurnRunner(Protocol):
     async def admit(self, agent: Agent, inbound: Inbound) -> None:
         """Raises an `AgentError` if the message of a client would be refused now."""
 
+    async def problem(self, agent: Agent) -> str:
+        """Why turns of an agent only wait, as a sentence; empty if they do not."""
+
     def limited(self, agent: Agent, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
         """The events of what is no turn, such as a question to the model alone, within the agent's limits."""
 
@@ -465,6 +468,9 @@ class RunHere:
 
     async def admit(self, agent: Agent, inbound: Inbound) -> None:
         """Refuses nothing."""
+
+    async def problem(self, agent: Agent) -> str:  # noqa: ARG002 - there is none
+        return ""
 
     def limited(self, agent: Agent, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:  # noqa: ARG002 - there are none
         return events

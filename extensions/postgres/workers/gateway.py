@@ -43,6 +43,7 @@ PAUSE_SECONDS = 2.0
 """How long to wait when the database cannot be queried."""
 CLIENT_SECONDS = 3.0
 """How often it is asked whether a worker lives, while a client waits and hears nothing."""
+NO_WORKER_LIVES = "No worker lives: run `nacre admin worker`, or unset storage.workers."
 NO_WORKER = "The last worker ended, so nothing answers this. Send it again when a worker runs."
 
 log = logging.getLogger(__name__)
@@ -75,6 +76,7 @@ class HandedOver:
         self._asked: dict[TurnKey, bool] = {}
         self._process.asked = None if runs_here else self._asked
         self._wanted = set[TurnKey]()  # the turns of the next query
+        self._had_workers = True
         self._channel = f"{OWN_CHANNEL}{random_id().replace('-', '_')}"
         self._notifications = database.notifications(self._on_notification, self._channel)
         self._looking = asyncio.create_task(self._look())
@@ -112,6 +114,11 @@ class HandedOver:
             admission, is_command = await self._admission(agent.id), self.runs_here(agent, inbound)
             if (refusal := _refusal(agent.id, admission, is_command=is_command)) is not None:
                 raise refusal
+
+    async def problem(self, agent: Agent) -> str:
+        if not self.has_places or (await self._admission(agent.id)).has_workers:
+            return ""
+        return NO_WORKER_LIVES
 
     async def limited(self, agent: Agent, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
         """The events of what is no turn and runs here. Its usage counts, and it is refused like a turn."""
@@ -248,6 +255,7 @@ class HandedOver:
                     await self._changed.wait()
             except TimeoutError:
                 self._wanted.update(self._awaited)
+                await self._check_workers()
             await asyncio.sleep(GATHER_SECONDS)
             self._changed.clear()
             wanted, self._wanted = self._wanted & self._awaited.keys(), set()
@@ -266,6 +274,14 @@ class HandedOver:
                         if question.approval_id not in awaited.asked:
                             awaited.asked.add(question.approval_id)
                             awaited.found.put_nowait(question)
+
+    async def _check_workers(self) -> None:
+        """Logs that turns wait and no worker lives, once until one does."""
+        if self._awaited:
+            had_workers, admission = self._had_workers, await self._admission(next(iter(self._awaited))[0])
+            self._had_workers = admission.has_workers
+            if had_workers and not self._had_workers:
+                log.warning("%d turns wait. %s", len(self._awaited), NO_WORKER_LIVES)
 
 
 def _refusal(agent_id: str, admission: Admission, *, is_command: bool = False) -> AgentError | None:

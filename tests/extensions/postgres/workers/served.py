@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ async def gateway(
     """
     environment = {"HOME": str(state_dir), "NACRE_DATABASE_URL": url}
     config = load_config(environment, state_dir=state_dir)
-    now = system_clock(None)
+    now = system_clock(UTC)
     agent = await Agent.open(state_dir=state_dir, environment=environment, watch=False)
     async with agent, handed_over(config, runs_here=runs_here) as runner:
         while hears and not runner._process.stream:

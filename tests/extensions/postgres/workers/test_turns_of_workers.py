@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from nacre.extensions.postgres.workers.gateway import NO_WORKER_LIVES
 from tests.bridges.line_channel import LineServer
 from tests.cli.program import run_nacre
 from tests.extensions.postgres.workers.served import gateway, settings
@@ -23,8 +24,13 @@ from tests.servers.provider_server import ProviderServer
 pytestmark = pytest.mark.postgres
 
 
-async def test_what_waits_for_a_worker_is_told(tmp_path: Path, database_url: str) -> None:
-    """Three chats wait and nobody works, which is not well; the words say the same as the JSON."""
+async def test_what_waits_for_a_worker_is_told(
+    tmp_path: Path, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Three chats wait and nobody works, which is not well; the words say the same as the JSON.
+
+    The log says it after five seconds, and `/status` at once.
+    """
 
     def status(*options: str) -> CompletedProcess[str]:
         given = ("status", "--state-dir", str(tmp_path), *options)
@@ -42,7 +48,12 @@ async def test_what_waits_for_a_worker_is_told(tmp_path: Path, database_url: str
                     if turns["waiting"] == 3:
                         break
             said = await asyncio.to_thread(status)
+            server.say("/status", chat="n", sender="nora")
+            async with asyncio.timeout(30):
+                while not (NO_WORKER_LIVES in caplog.text and NO_WORKER_LIVES in "".join(server.shown("n"))):
+                    await asyncio.to_thread(lambda: None)
             assert not opened.is_idle
+    assert f"3 turns wait. {NO_WORKER_LIVES}" in caplog.text
     assert done.returncode == 1
     assert turns["waitingSeconds"] > 0
     assert {"running": 0, "leases": 0, "leasesRunOut": 0, "workers": 0, "places": 0}.items() <= turns.items()
