@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import PurePosixPath
 
@@ -197,7 +197,10 @@ async def _forget(run: CommandRun) -> Outcome:
     if not target.words:
         return run.reply("Say which lines to remove from the notes, by words in them: /forget old address")
     workspace, policy = run.turn.parts.workspace, run.turn.session.policy
+    engine, done = run.turn.parts.memory.plugin, list[str]()
     try:
+        texts = await engine.kept_texts() if policy.access == "rw" else {}
+        kept = {text_id: text for text_id, text in texts.items() if target.matches_any(text)}
         listed = await workspace.list_notes([WantedNotes(name=".", is_required=True)])
         names = [note.name for note in listed.notes if policy.may_write(PurePosixPath(note.name))]
         read = await workspace.read_notes(names)
@@ -207,27 +210,35 @@ async def _forget(run: CommandRun) -> Outcome:
             if not isinstance(note, Exception)
         )
         cuts = [cut for cut in found if cut is not None]
-        if not cuts:
+        if not (cuts or kept):
             return run.reply(
                 f"No line of the notes has all of these words: {query}\n`nacre memory forget '{query}' "
                 "--transcripts` shows what conversations have of it, and removes it there."
             )
         if not is_confirmed:
-            return run.reply(_plan_text(cuts, query))
-        problem = await _write(run, cuts, f"Forgot lines of {', '.join(cut.path for cut in cuts)}")
-    except (ProposalFailed, HistoryBusy, OSError, FileBusy, PathOutsideRoot) as error:
-        return run.reply(f"Nothing was removed: {error}")
-    count = counted(sum(len(cut.lines) for cut in cuts), "line")
-    undone = "" if problem else " /undo brings them back."
-    return run.reply(
-        f"Removed {count} from {', '.join(cut.path for cut in cuts)}.{undone}\n"
+            return run.reply(_plan_text(cuts, kept.values(), query))
+        if cuts:
+            paths = ", ".join(cut.path for cut in cuts)
+            problem = await _write(run, cuts, f"Forgot lines of {paths}")
+            count = counted(sum(len(cut.lines) for cut in cuts), "line")
+            done.append(f"Removed {count} from {paths}.{'' if problem else ' /undo brings them back.'}")
+        if kept:
+            for text in kept.values():
+                await reject(workspace, "", text, text.splitlines())
+            await engine.forget_texts(kept)
+            done.append(f"Removed {counted(len(kept), 'text')} from the long-term memory for good.")
+    except (ProposalFailed, HistoryBusy, OSError, FileBusy, PathOutsideRoot, MemoryIndexError) as error:
+        return run.reply("\n".join([*done, f"Nothing {'more ' if done else ''}was removed: {error}"]))
+    done.append(
         f"Transcripts and older versions of the notes still have it; `nacre memory forget '{query}' "
         "--transcripts --git-history` removes it there too."
     )
+    return run.reply("\n".join(done))
 
 
-def _plan_text(cuts: Sequence[NoteCut], query: str) -> str:
+def _plan_text(cuts: Sequence[NoteCut], kept: Iterable[str], query: str) -> str:
     lines = [f"{cut.path}: {shortened(line, SHOWN_CHARS)}" for cut in cuts for line in cut.lines]
+    lines += [f"long-term memory: {shortened(text, SHOWN_CHARS)}" for text in kept]
     more = [f"… and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
     return "\n".join(
         [

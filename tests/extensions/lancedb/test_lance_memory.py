@@ -302,6 +302,24 @@ async def test_what_a_page_says_is_stored_as_such(tmp_path: Path) -> None:
     assert "a blue boat" not in shown[0]
 
 
+async def test_forget_in_the_chat_reaches_the_table(tmp_path: Path) -> None:
+    """It shows what would go, removes it for good, and leaves the rest."""
+    write_settings(tmp_path, {"plugins": {"slots": {"memory": "memory-lancedb"}}})
+    stores = [("memory_store", {"text": text}) for text in (BOAT, "My car is called Berta.")]
+    async with opened(tmp_path, ScriptedModel(calls(*stores), says("ok"))) as agent:
+        await agent.ask("Keep that.")
+        plan = await agent.ask("/forget halcyon")
+        gone = await agent.ask("/forget halcyon --yes")
+        again = await agent.ask("/forget halcyon")
+    async with started(home(tmp_path)) as engine:
+        left = await texts(engine, "called")
+
+    assert plan.text.splitlines()[:2] == ["1 line would go:", f"long-term memory: {BOAT}"]
+    assert gone.text.startswith("Removed 1 text from the long-term memory for good.\n")
+    assert again.text.startswith("No line of the notes has all of these words")
+    assert left == ["My car is called Berta."]
+
+
 async def test_what_the_owner_rejected_is_not_stored_again(tmp_path: Path) -> None:
     """Neither by the tool nor by capture, until the owner asks to remember it."""
     config = {"autoCapture": True, "autoRecall": False}
