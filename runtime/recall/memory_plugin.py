@@ -160,7 +160,7 @@ class MemoryPlugin:
         """Waits until everything written so far can be found."""
 
     async def kept_texts(self) -> Mapping[str, str]:
-        """All texts that the engine keeps beside the notes, by id, for `/forget` and `nacre memory forget`."""
+        """Texts that the engine keeps beside the notes, by id, for `/forget` and `nacre memory forget`."""
         return {}
 
     async def forget_texts(self, ids: Collection[str]) -> None:
