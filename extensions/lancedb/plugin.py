@@ -35,7 +35,7 @@ from nacre.extensions.lancedb.records import (
     recalled_lines,
     to_json,
 )
-from nacre.extensions.lancedb.table import MemoryTable, TableUnusable
+from nacre.extensions.lancedb.table import MemoryTable, TableUnusable, missing_library
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
 from nacre.memory.files.sources.secrets import without_new_secrets
@@ -308,6 +308,10 @@ class LanceMemory(MemoryPlugin):
         self._settings = LanceSettings(place="")
         self._tools: MemoryTools | None = None
         self._vector_task: asyncio.Task[None] | None = None
+
+    @property
+    def problem(self) -> str:
+        return missing_library()
 
     async def start(self, home: MemoryHome) -> None:
         """Opens the table. Missing vectors of the current embedder are computed in the background."""

@@ -182,6 +182,13 @@ class TableUnusable(MemoryIndexError):
     """The LanceDB table cannot be opened, read or written; the message is a sentence."""
 
 
+def missing_library() -> str:
+    """A sentence if LanceDB is not installed, else an empty string."""
+    if find_spec("lancedb") is not None:
+        return ""
+    return f"The package lancedb is not installed. Install it with `{install_command('lancedb')}`."
+
+
 class MemoryTable:
     """An open table. All methods raise `TableUnusable`."""
 
@@ -200,10 +207,8 @@ class MemoryTable:
         Raises:
             TableUnusable: LanceDB is not installed, or cannot open the table. Nothing was changed.
         """
-        if find_spec("lancedb") is None:
-            raise TableUnusable(
-                f"The package lancedb is not installed. Install it with `{install_command('lancedb')}`."
-            )
+        if problem := missing_library():
+            raise TableUnusable(problem)
         # takes more than a second; do not block the event loop
         await asyncio.to_thread(import_module, "lancedb")
         async with _readable_errors(place, "opened"):

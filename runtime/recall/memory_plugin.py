@@ -111,7 +111,7 @@ class MemoryPlugin:
 
     @property
     def problem(self) -> str:
-        """A sentence for the owner if only a part of the engine works since the start; otherwise empty."""
+        """A sentence for the owner: what does not work since the start, or why it cannot start; or empty."""
         return ""
 
     async def start(self, home: MemoryHome) -> None:

@@ -492,9 +492,10 @@ def parts_left_out(config: Config) -> tuple[str, ...]:
 
 
 def _extensions(config: Config) -> Iterator[str]:
+    from nacre.runtime.contracts.errors import ConfigError
     from nacre.runtime.extensions.choice import chosen, named, not_installed
     from nacre.runtime.extensions.installed.discovery import installed_extensions
-    from nacre.runtime.extensions.loading import problem_of
+    from nacre.runtime.extensions.loading import load_engine, problem_of
     from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY
 
     plugins = config.settings.plugins
@@ -513,19 +514,13 @@ def _extensions(config: Config) -> Iterator[str]:
             yield f"plugins.slots.memory is {name!r}, which is off: {choice.reason}. There is no memory tool."
         elif choice.is_on and (problem := problem_of(item, plugins)):
             yield f"The extension {name!r} was not loaded. {problem}"
-        elif choice.is_on and (problem := _missing_library(name)):
-            yield problem
-
-
-def _missing_library(name: str) -> str:
-    from importlib.util import find_spec
-
-    if name != "memory-lancedb" or find_spec("lancedb") is not None:
-        return ""
-    from nacre.installation import install_command
-
-    command = install_command("lancedb")
-    return f"The extension {name!r} is left out: LanceDB is missing. Install it with: {command}"
+        elif choice.is_on and name == slot:
+            try:
+                problem = load_engine(name, plugins).problem
+            except ConfigError as error:
+                problem = str(error)
+            if problem:
+                yield f"plugins.slots.memory is {name!r}. {problem}"
 
 
 def _backend(config: Config) -> Iterator[str]:

@@ -11,8 +11,9 @@ import pytest
 
 from nacre import Agent
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
-from tests.cli.program import run_here
+from tests.cli.program import WAIT_SECONDS, environment, run_here
 from tests.runtime.agents import write_settings
+from tests.servers.warm_python import run_warm
 
 HAS_LANCEDB = find_spec("lancedb") is not None
 needs_lancedb = pytest.mark.skipif(not HAS_LANCEDB, reason="the extra lancedb is not installed")
@@ -101,6 +102,21 @@ def test_without_the_library_the_sentence_says_how_to_get_it(tmp_path: Path) -> 
     assert [notice for notice in notices if sentence in notice]
     assert ended.returncode == 1
     assert sentence in " ".join(ended.stderr.split())
+
+
+def test_without_the_library_the_settings_cannot_be_used_whole(tmp_path: Path) -> None:
+    """`nacre config check` says what is missing and how to get it."""
+    write_settings(tmp_path / ".nacre", SETTINGS)
+    program = tmp_path / "program.py"
+    program.write_text(
+        'import sys\n\nsys.modules["lancedb"] = None  # as if it were not installed\n'
+        "from nacre.__main__ import main\n\nmain()\n"
+    )
+    ended = run_warm(
+        str(program), "config", "check", cwd=tmp_path, env=environment(tmp_path), timeout_seconds=WAIT_SECONDS
+    )
+    assert ended.returncode == 1
+    assert "The package lancedb is not installed. Install it with `" in " ".join(ended.stderr.split())
 
 
 @pytest.mark.slow
