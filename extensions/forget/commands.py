@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import click
@@ -151,8 +151,8 @@ async def _report_nothing(
     elsewhere = await remaining_places(invocation.config, store, plan.target, ())
     if options.as_json:
         print_json(plan.as_json(applied=False, left=elsewhere))
-        return 1
-    invocation.warn("No line of the notes has that.", *elsewhere)
+    else:
+        invocation.warn("No line of the notes has that.", *elsewhere)
     return 1
 
 
@@ -339,15 +339,10 @@ async def _rebuild_index(config: Config, now: Clock) -> list[str]:
     from nacre.closing import using
     from nacre.runtime.extensions.host import OpeningAgent
     from nacre.runtime.extensions.loading import load_facts
-    from nacre.runtime.recall.open_memory import open_memory
+    from nacre.runtime.recall.open_memory import open_memory, with_search
 
-    search = config.settings.agent.memory_search
-    cache = search.cache.model_copy(update={"enabled": False})
-    agent = config.settings.agent.model_copy(
-        update={"memory_search": search.model_copy(update={"cache": cache})}
-    )
-    agents = config.settings.agents.model_copy(update={"defaults": agent})
-    strict = replace(config, settings=config.settings.model_copy(update={"agents": agents}))
+    cache = config.settings.agent.memory_search.cache
+    strict = with_search(config, cache=cache.model_copy(update={"enabled": False}))
     engine = await open_memory(strict, now)
     if engine is None:
         return []

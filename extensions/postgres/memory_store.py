@@ -456,13 +456,9 @@ class PostgresRebuild:
 
     def __init__(self, live: PostgresStore, hidden: PostgresStore, build: int, lease: Lease) -> None:
         self._live = live
-        self._hidden = hidden
+        self.store = hidden
         self._build = build
         self._lease = lease
-
-    @property
-    def store(self) -> PostgresStore:
-        return self._hidden
 
     async def copy_vectors(self) -> None:
         """Does nothing: all builds of an agent share its vectors."""
@@ -485,14 +481,14 @@ class PostgresRebuild:
             self._live.locked_build(connection)
             return publish_build(connection, self._live.agent, self._build, self._lease.holder)
 
-        await self._hidden.close()
+        await self.store.close()
         if not await self._live.change(publish):
             raise IndexBusy(f"Another process took over the rebuild of the index of {self._live.agent!r}.")
         await self._live.change(partial(drop_others, agent=self._live.agent))
         await self._lease.release()
 
     async def leave(self) -> None:
-        await self._hidden.close()
+        await self.store.close()
         await self._lease.release()
 
 

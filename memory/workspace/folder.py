@@ -47,30 +47,26 @@ class FolderWorkspace:
     """
 
     def __init__(self, root: Path, *, lock_dir: Path, kept: Sequence[Path] = ()) -> None:
-        self._root = root
+        self.folder = root
         self._lock_dir = lock_dir
         self._kept = tuple(kept)
         self.place = str(root)
 
     @property
     def is_there(self) -> bool:
-        return self._root.is_dir()
-
-    @property
-    def folder(self) -> Path:
-        return self._root
+        return self.folder.is_dir()
 
     def may_change(self, name: str) -> bool:
         try:
-            path = contained_path(self._root, name)
+            path = contained_path(self.folder, name)
         except PathOutsideRoot:
             return True
         # a folder needs write and search permission, a file write permission
-        there = next((each for each in (path, *path.parents) if each.exists()), self._root)
+        there = next((each for each in (path, *path.parents) if each.exists()), self.folder)
         return os.access(there, os.W_OK)
 
     async def real_name(self, name: str) -> PurePosixPath:
-        return path_in_root(self._root, contained_path(self._root, name))
+        return path_in_root(self.folder, contained_path(self.folder, name))
 
     async def list_folder(self, name: str, *, beginnings: tuple[str, ...] = ("",)) -> tuple[FolderEntry, ...]:
         return await asyncio.to_thread(lambda: entries_of(self._allowed(name), beginnings))
@@ -86,7 +82,7 @@ class FolderWorkspace:
         self, names: Sequence[str], *, max_bytes: int = MAX_READ_BYTES
     ) -> Mapping[str, FileBytes | ReadFailed]:
         def read() -> dict[str, FileBytes | ReadFailed]:
-            kept = kept_inside(self._root, self._kept)
+            kept = kept_inside(self.folder, self._kept)
             return {name: self._read_or_error(name, max_bytes, kept) for name in names}
 
         return await asyncio.to_thread(read)
@@ -104,15 +100,15 @@ class FolderWorkspace:
         await asyncio.to_thread(change_locked, self._allowed(name), change, self._lock_dir)
 
     async def make(self, files: Mapping[str, bytes], *, folders: Sequence[str] = ()) -> tuple[str, ...]:
-        return await asyncio.to_thread(make_files, self._root, files, folders)
+        return await asyncio.to_thread(make_files, self.folder, files, folders)
 
     async def list_notes(self, wanted: Sequence[WantedNotes]) -> NoteListing:
-        return await asyncio.to_thread(notes_in, self._root, wanted)
+        return await asyncio.to_thread(notes_in, self.folder, wanted)
 
     async def read_notes(self, names: Sequence[str]) -> Mapping[str, NoteBytes | ReadFailed]:
         def read() -> dict[str, NoteBytes | ReadFailed]:
             # Resolved once: the root may contain links, which the notes in it may not.
-            root = Path(os.path.realpath(self._root))
+            root = Path(os.path.realpath(self.folder))
             return {name: _note(root, name) for name in names}
 
         return await asyncio.to_thread(read)
@@ -123,21 +119,21 @@ class FolderWorkspace:
     def watch(self, wanted: Sequence[WantedNotes], changed: Callable[[], None]) -> NoteWatch:
         from nacre.memory.workspace.watcher import FolderWatch, concerns_workspace, watch_plan
 
-        root = Path(os.path.realpath(self._root))
+        root = Path(os.path.realpath(self.folder))
         places, top = [root / each.name for each in wanted], {each.name for each in wanted}
         return FolderWatch(
             lambda: watch_plan(root, places), lambda path: concerns_workspace(root, top, path), changed
         )
 
     def _allowed(self, name: str) -> Path:
-        path = contained_path(self._root, name)
-        refuse_kept(self._root, path, kept_inside(self._root, self._kept))
+        path = contained_path(self.folder, name)
+        refuse_kept(self.folder, path, kept_inside(self.folder, self._kept))
         return path
 
     def _read(self, name: str, max_bytes: int, kept: Sequence[Path]) -> FileBytes:
-        if kept := kept_inside(self._root, kept):
-            refuse_kept(self._root, contained_path(self._root, name), kept)
-        return file_bytes(self._root, name, max_bytes=max_bytes)
+        if kept := kept_inside(self.folder, kept):
+            refuse_kept(self.folder, contained_path(self.folder, name), kept)
+        return file_bytes(self.folder, name, max_bytes=max_bytes)
 
     def _read_or_error(self, name: str, max_bytes: int, kept: Sequence[Path]) -> FileBytes | ReadFailed:
         try:

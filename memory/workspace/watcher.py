@@ -125,12 +125,8 @@ class FolderWatch:
         self._is_wanted = is_wanted
         self._changed = changed
         self._remote = remote
-        self._problem = ""
+        self.problem = ""
         self._task = asyncio.create_task(self._watch_forever(), name="memory-watch")
-
-    @property
-    def problem(self) -> str:
-        return self._problem
 
     async def close(self) -> None:
         await stop_tasks(self._task)
@@ -168,8 +164,8 @@ class FolderWatch:
         return False
 
     def _looks_because(self, reason: str) -> None:
-        self._problem = f"polling every {_LOOK_SECONDS:.0f} s, because {reason}"
-        log.warning("Memory files are polled, not watched: %s", self._problem)
+        self.problem = f"polling every {_LOOK_SECONDS:.0f} s, because {reason}"
+        log.warning("Memory files are polled, not watched: %s", self.problem)
 
     async def _watch(self, folders: Sequence[_Folder], *, looking: bool) -> None:
         """Watches until the plan changes, or a folder is replaced.

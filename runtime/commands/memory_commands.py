@@ -47,11 +47,11 @@ async def _review(run: CommandRun) -> Outcome:
         if verb in ("accept", "reject"):
             return run.reply(await _answered(run, verb, rest.strip()))
         if verb == "edit":
-            name, text = _split(rest)
-            if not text.strip():
+            words = rest.split(maxsplit=1)
+            if len(words) < 2:
                 return run.reply("The new text stands behind the id: /review edit ID TEXT")
-            found = await parts.review.find(name)
-            await parts.review.accept(found, parts.workspace, edited=text.rstrip("\n") + "\n")
+            found = await parts.review.find(words[0])
+            await parts.review.accept(found, parts.workspace, edited=f"{words[1]}\n")
             parts.on_notes(found.write.path)
             return run.reply(f"Your text is written into {found.write.path}.")
         if verb:
@@ -101,11 +101,6 @@ def heading(write: ProposedWrite, proposal_id: str) -> str:
     source = write.source
     by = " in ".join(filter(None, (source.written_by, source.chat)))
     return f"**{proposal_id}** · {write.path} · {by}, {source.at[:16].replace('T', ' ')}"
-
-
-def _split(text: str) -> tuple[str, str]:
-    words = text.lstrip().split(maxsplit=1)
-    return (words[0] if words else "", words[1] if len(words) > 1 else "")
 
 
 REVIEW = Command(

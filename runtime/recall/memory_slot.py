@@ -33,7 +33,10 @@ NO_MEMORY = "0 files, 0 chunks, no search"
 
 
 class MemorySlot:
-    """The engine of an agent. `name` is its id; `why_empty` says why there is none."""
+    """The engine of an agent: `plugin`, which does nothing if there is none; `why_empty` says why.
+
+    `name` is the engine's id.
+    """
 
     def __init__(
         self,
@@ -44,25 +47,15 @@ class MemorySlot:
         start_seconds: float = START_SECONDS,
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
-        self._plugin = self._engine = plugin or MemoryPlugin()
+        self.plugin = self._engine = plugin or MemoryPlugin()
         self._start_seconds, self._retry_seconds = start_seconds, retry_seconds
         self._started: asyncio.Task[None] | None = None
         self._later: asyncio.Task[None] | None = None
         self._news: list[str] = []
-        self._name = name
+        self.name = name
         self._why_empty = why_empty if plugin is None else ""
         self._captures: set[asyncio.Task[None]] = set()
         self._notices: list[str] = []
-
-    @property
-    def plugin(self) -> MemoryPlugin:
-        """The engine; without one, an engine that does nothing."""
-        return self._plugin
-
-    @property
-    def name(self) -> str:
-        """The id of the engine."""
-        return self._name
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -80,7 +73,7 @@ class MemorySlot:
         An engine that takes too long or fails to start is reported, and takes its place when it has started,
         without the result of `validate`. An engine for which `validate` raises is closed for good.
         """
-        engine, self._plugin = self._plugin, MemoryPlugin()
+        engine, self.plugin = self.plugin, MemoryPlugin()
         self._started = asyncio.create_task(engine.start(home), name="memory-start")
         try:
             await asyncio.wait((self._started,), timeout=self._start_seconds)
@@ -88,10 +81,10 @@ class MemorySlot:
                 raise TimeoutError("it is still starting")
             self._started.result()
         except Exception as error:
-            log.warning("the memory engine %s did not start yet", self._name, exc_info=error)
-            self._why_empty = f"the memory engine {self._name!r} did not start"
+            log.warning("the memory engine %s did not start yet", self.name, exc_info=error)
+            self._why_empty = f"the memory engine {self.name!r} did not start"
             self._notices.append(
-                f"The memory engine {self._name!r} could not be started: {_message_of(error)}. "
+                f"The memory engine {self.name!r} could not be started: {_message_of(error)}. "
                 "Memory tools are missing until it has started; that is tried in the background."
             )
             self._later = asyncio.create_task(self._start_later(engine, home), name="memory-start-later")
@@ -99,20 +92,20 @@ class MemorySlot:
         try:
             parts = validate(engine)
         except Exception as error:
-            log.exception("the memory engine %s cannot be used", self._name)
+            log.exception("the memory engine %s cannot be used", self.name)
             with self._errors_logged("closing"):
                 await engine.close()
             self._engine = MemoryPlugin()
-            self._why_empty = f"the memory engine {self._name!r} cannot be used"
+            self._why_empty = f"the memory engine {self.name!r} cannot be used"
             self._notices.append(
-                f"The memory engine {self._name!r} could not be started: {_message_of(error)}. "
+                f"The memory engine {self.name!r} could not be started: {_message_of(error)}. "
                 "The agent runs without memory tools until the next start."
             )
             return None
-        self._plugin = engine
+        self.plugin = engine
         with self._errors_logged("telling its problem"):
-            if self._plugin.problem:
-                self._notices.append(self._plugin.problem)
+            if self.plugin.problem:
+                self._notices.append(self.plugin.problem)
         return parts
 
     async def _start_later(self, engine: MemoryPlugin, home: MemoryHome) -> None:
@@ -124,15 +117,15 @@ class MemorySlot:
                 await self._started
                 break
             except Exception as error:  # noqa: BLE001 - an engine of others raises what it likes
-                log.warning("the memory engine %s did not start: %s", self._name, error)
+                log.warning("the memory engine %s did not start: %s", self.name, error)
             await asyncio.sleep(pause)
             with self._errors_logged("closing"):
                 await engine.close()
             pause = min(2 * pause, MOST_RETRY_SECONDS)
             self._started = asyncio.create_task(engine.start(home), name="memory-start")
-        log.info("the memory engine %s has started", self._name)
-        self._plugin, self._why_empty = engine, ""
-        self._news.append(f"The memory engine {self._name!r} has started; its tools are there now.")
+        log.info("the memory engine %s has started", self.name)
+        self.plugin, self._why_empty = engine, ""
+        self._news.append(f"The memory engine {self.name!r} has started; its tools are there now.")
 
     async def close(self) -> None:
         """Waits for running captures and closes the engine."""
@@ -149,7 +142,7 @@ class MemorySlot:
         with self._errors_logged("naming its tools"):
             tools = [
                 tool.bound(chat) if isinstance(tool, FunctionTool) else tool
-                for tool in self._plugin.tools(chat)
+                for tool in self.plugin.tools(chat)
             ]
         return tuple(tools)
 
@@ -158,30 +151,30 @@ class MemorySlot:
         if not self._serves(chat):
             return ""
         try:
-            return self._plugin.instructions(chat).strip()
+            return self.plugin.instructions(chat).strip()
         except Exception:
-            log.exception("the memory engine %s failed at telling its instructions", self._name)
+            log.exception("the memory engine %s failed at telling its instructions", self.name)
             return ""
 
     async def recall(self, chat: ToolChat, asked: str, tell: Callable[[Sequence[str]], None]) -> str:
         """What the engine recalls for a message, quoted as data; failures are passed to `tell`."""
-        if not _is_owners(chat) or type(self._plugin).recall is MemoryPlugin.recall or not asked.strip():
+        if not _is_owners(chat) or type(self.plugin).recall is MemoryPlugin.recall or not asked.strip():
             return ""
         try:
             async with asyncio.timeout(RECALL_SECONDS):
-                text = (await self._plugin.recall(chat, asked)).strip()
+                text = (await self.plugin.recall(chat, asked)).strip()
         except Exception as error:
-            log.exception("the memory engine %s failed at recalling", self._name)
-            tell((f"The memory engine {self._name!r} could not recall anything: {_message_of(error)}.",))
+            log.exception("the memory engine %s failed at recalling", self.name)
+            tell((f"The memory engine {self.name!r} could not recall anything: {_message_of(error)}.",))
             return ""
         if len(text) > RECALL_CHARS:
-            log.warning("the memory engine %s recalled %d characters", self._name, len(text))
+            log.warning("the memory engine %s recalled %d characters", self.name, len(text))
             text = f"{text[:RECALL_CHARS]}\n[…]"
-        return render("recall/engine", name=self._name, text=quoted(text)) if text else ""
+        return render("recall/engine", name=self.name, text=quoted(text)) if text else ""
 
     def capture(self, chat: ToolChat, asked: str, answered: str) -> None:
         """Passes a turn to the engine in the background."""
-        if not _is_owners(chat) or type(self._plugin).capture is MemoryPlugin.capture:
+        if not _is_owners(chat) or type(self.plugin).capture is MemoryPlugin.capture:
             return
         task = asyncio.create_task(self._capture(chat, asked, answered), name="memory-capture")
         self._captures.add(task)
@@ -189,40 +182,40 @@ class MemorySlot:
 
     def session_started(self) -> None:
         with self._errors_logged("noticing a session"):
-            self._plugin.session_started()
+            self.plugin.session_started()
 
     def notes_changed(self) -> None:
         with self._errors_logged("noticing a note"):
-            self._plugin.notes_changed()
+            self.plugin.notes_changed()
 
     def transcripts_changed(self) -> None:
         with self._errors_logged("noticing a turn"):
-            self._plugin.transcripts_changed()
+            self.plugin.transcripts_changed()
 
     async def sync(self) -> None:
         """Waits until everything written so far can be found."""
         with self._errors_logged("following the notes"):
-            await self._plugin.sync()
+            await self.plugin.sync()
 
     async def status(self) -> str:
         """One line for the owner."""
         if self._why_empty:
             return f"{NO_MEMORY} · {self._why_empty}"
         try:
-            return await self._plugin.status()
+            return await self.plugin.status()
         except Exception as error:
-            log.exception("the memory engine %s failed at its status", self._name)
+            log.exception("the memory engine %s failed at its status", self.name)
             return f"{NO_MEMORY} · {_message_of(error)}"
 
     def _serves(self, chat: ToolChat) -> bool:
         if chat.policy.is_private:
             return _is_owners(chat)
-        return self._plugin.serves_other_chats and bool(chat.policy.notes_folder) and chat.policy.sees_notes
+        return self.plugin.serves_other_chats and bool(chat.policy.notes_folder) and chat.policy.sees_notes
 
     async def _capture(self, chat: ToolChat, asked: str, answered: str) -> None:
         with self._errors_logged("keeping what was said"):
             async with asyncio.timeout(CAPTURE_SECONDS):
-                await self._plugin.capture(chat, asked, answered)
+                await self.plugin.capture(chat, asked, answered)
 
     @contextmanager
     def _errors_logged(self, doing: str) -> Iterator[None]:
@@ -230,7 +223,7 @@ class MemorySlot:
         try:
             yield
         except Exception:
-            log.exception("the memory engine %s failed at %s", self._name, doing)
+            log.exception("the memory engine %s failed at %s", self.name, doing)
 
 
 def _is_owners(chat: ToolChat) -> bool:

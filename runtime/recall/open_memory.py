@@ -153,12 +153,16 @@ async def open_engine(
 
 def unwatched(config: Config) -> Config:
     """The settings for an index that nothing follows: without a watch over the files and without a clock."""
-    search = config.settings.agent.memory_search
-    sync = search.sync.model_copy(update={"watch": False, "interval_minutes": 0})
-    agent = config.settings.agent.model_copy(
-        update={"memory_search": search.model_copy(update={"sync": sync})}
-    )
-    agents = config.settings.agents.model_copy(update={"defaults": agent})
+    sync = config.settings.agent.memory_search.sync
+    return with_search(config, sync=sync.model_copy(update={"watch": False, "interval_minutes": 0}))
+
+
+def with_search(config: Config, **sections: Any) -> Config:
+    """The settings with other sections of `memorySearch`."""
+    agent = config.settings.agent
+    search = agent.memory_search.model_copy(update=sections)
+    defaults = agent.model_copy(update={"memory_search": search})
+    agents = config.settings.agents.model_copy(update={"defaults": defaults})
     return replace(config, settings=config.settings.model_copy(update={"agents": agents}))
 
 

@@ -37,8 +37,8 @@ from nacre.sessions.contracts.messages import (
     Message,
     StopReason,
     UserMessage,
+    last_results,
     message_text,
-    paired_results,
     serialise_for_summary,
     user_message,
 )
@@ -512,9 +512,7 @@ def digests(begun_with: str, pieces: Sequence[Piece]) -> list[str]:
 
 def _groups(messages: Sequence[Message]) -> list[Sequence[Message]]:
     """Runs of messages that belong together: a call and everything up to its last result."""
-    last_result: dict[int, int] = {}
-    for result, caller in paired_results(messages).items():
-        last_result[caller] = max(result, last_result.get(caller, result))
+    last_result = last_results(messages)
     groups: list[Sequence[Message]] = []
     start = end = 0
     for index in range(len(messages)):

@@ -240,9 +240,7 @@ class SystemPrompts:
             total_chars=limits.max_total_chars,
         )
         if self._log_files is not files:
-            texts = {file.name: "" if file.missing else file.text for file in files}
-            self._logs = {name: await own_lines(self._sources, name, text) for name, text in texts.items()}
-            self._log_files = files
+            self._log_files, self._logs = files, await self._own_texts(files)
         return self._logs
 
     async def other_logs(self, paths: Sequence[str]) -> Mapping[str, str]:
@@ -253,6 +251,9 @@ class SystemPrompts:
         files = await self._files.read(
             paths, per_file_chars=per_file_chars, total_chars=per_file_chars * (len(paths) + 1)
         )
+        return await self._own_texts(files)
+
+    async def _own_texts(self, files: Sequence[ContextFile]) -> Mapping[str, str]:
         texts = {file.name: "" if file.missing else file.text for file in files}
         return {name: await own_lines(self._sources, name, text) for name, text in texts.items()}
 

@@ -19,8 +19,8 @@ from nacre.sessions.contracts.messages import (
     Message,
     ToolResultMessage,
     UserMessage,
+    last_results,
     message_text,
-    paired_results,
 )
 from nacre.sessions.entries.entries import Compaction, CustomRecord, Entry, RawBody
 from nacre.sessions.view.sent_view import (
@@ -195,9 +195,7 @@ def _units(branch: Sequence[Entry], start: int, count_tokens: Callable[[str], in
 def _valid_cuts(units: Sequence[_Unit]) -> list[int]:
     """Indexes at which the kept part may begin: not a result, not a recalled note, and no open call before
     it."""
-    last_result: dict[int, int] = {}
-    for result, caller in paired_results([unit.message for unit in units]).items():
-        last_result[caller] = max(result, last_result.get(caller, result))
+    last_result = last_results([unit.message for unit in units])
     cuts: list[int] = []
     open_until = -1
     for index, unit in enumerate(units):

@@ -362,17 +362,26 @@ def ended_to_json(ended: EndedSession) -> dict[str, Any]:
 
 def ended_from_json(data: bytes) -> EndedSession | None:
     """Reads a stored ended session; `None` if the bytes are not one or have another version."""
+    values = stored_values(data, _ENDED_KEYS)
+    if values is None or values["reason"] not in END_REASONS:
+        return None
+    return EndedSession(**values) if values["session_id"] and "/" not in values["transcript"] else None
+
+
+def stored_values(data: bytes, keys: Mapping[str, tuple[str, type]]) -> dict[str, Any] | None:
+    """The values of a stored object by field; `None` if it has another version, or a value another type.
+
+    `keys` has the name and the type of each field in the file.
+    """
     try:
         raw = json.loads(data)
     except (ValueError, RecursionError):
         return None
     if not isinstance(raw, dict) or raw.get("version") != 1:
         return None
-    if not all(type(raw.get(stored)) is kind for stored, kind in _ENDED_KEYS.values()):
+    if not all(type(raw.get(stored)) is kind for stored, kind in keys.values()):
         return None
-    if raw["reason"] not in END_REASONS or not raw["sessionId"] or "/" in raw["transcript"]:
-        return None
-    return EndedSession(**{name: raw[stored] for name, (stored, _) in _ENDED_KEYS.items()})
+    return {name: raw[stored] for name, (stored, _) in keys.items()}
 
 
 ResetMode: TypeAlias = Literal["daily", "idle", "none"]

@@ -381,22 +381,22 @@ def user_message(text: str, *, timestamp_ms: int) -> UserMessage:
     return UserMessage(content=(Text(text=text),), timestamp_ms=timestamp_ms)
 
 
-def paired_results(messages: Sequence[Message]) -> dict[int, int]:
-    """Maps the index of each tool result that answers a call to the index of the calling message.
+def last_results(messages: Sequence[Message]) -> dict[int, int]:
+    """Maps the index of each message with answered calls to the index of the last result that answers one.
 
     Results without a preceding call and second answers to a call are left out. Some providers reuse a call id
     in a later turn, so a result belongs to the nearest preceding message that made the call.
     """
     callers: dict[str, int] = {}
-    pairs: dict[int, int] = {}
+    last: dict[int, int] = {}
     for index, message in enumerate(messages):
         if isinstance(message, AssistantMessage):
             for block in message.content:
                 if isinstance(block, ToolCall) and block.id:
                     callers[block.id] = index
         elif isinstance(message, ToolResultMessage) and message.tool_call_id in callers:
-            pairs[index] = callers.pop(message.tool_call_id)
-    return pairs
+            last[callers.pop(message.tool_call_id)] = index
+    return last
 
 
 def message_from_json(raw: Mapping[str, Any]) -> Message | None:

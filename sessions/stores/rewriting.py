@@ -28,7 +28,7 @@ class RewritableStore(SessionStore, Protocol):
         self, change: Rewrite, *, but: Collection[str] = (), dry_run: bool
     ) -> tuple[str, ...]:
         """Changes all transcripts and full results, including those set aside, except those of the sessions
-        `excluding`. Returns where the changed ones are, or would be with `dry_run`.
+        `but`. Returns where the changed ones are, or would be with `dry_run`.
 
         Raises:
             SessionError: the disk or the database refused; what was changed before stays changed.

@@ -105,13 +105,6 @@ class Conversation(Record):
     kept_turns: int | None = None
 
 
-class PreparedTurn(Record):
-    """A turn that is ready to run: its message, and the number of turns before it."""
-
-    inbound: Inbound
-    turns_before: int
-
-
 def requested_model(agents: Mapping[str, Agent], request: Request, model: str) -> RequestedModel:
     """The agent of the request's token; `model` must name it.
 
@@ -156,11 +149,11 @@ class Conversations:
         if model.is_plain:
             events = plain_events(model.agent, conversation, most_tokens, at_ms=epoch_ms(self.now()))
             return self._runner.limited(model.agent, events), 0
-        prepared = await self._prepare(model.agent, token, conversation)
-        return self._runner.stream(model.agent, prepared.inbound), prepared.turns_before
+        inbound, turns_before = await self._prepare(model.agent, token, conversation)
+        return self._runner.stream(model.agent, inbound), turns_before
 
-    async def _prepare(self, agent: Agent, token: Token, conversation: Conversation) -> PreparedTurn:
-        """Brings the session to the position of the client, and returns the turn to run.
+    async def _prepare(self, agent: Agent, token: Token, conversation: Conversation) -> tuple[Inbound, int]:
+        """Brings the session to the position of the client. The message to run, and the turns before it.
 
         Raises:
             BadRequest: the session is not accessible, is not valid, or has no such position.
@@ -176,8 +169,7 @@ class Conversations:
         async with self._locks.setdefault((agent.id, key), asyncio.Lock()):
             turns, unseen = await _rewind_to_client(agent, key, conversation, before)
         text = with_context(conversation.rules if not turns else "", unseen, last.text)
-        inbound_turn = replace(inbound, text=text, attachments=last.attachments)
-        return PreparedTurn(inbound=inbound_turn, turns_before=turns)
+        return replace(inbound, text=text, attachments=last.attachments), turns
 
 
 def _inbound(agent: Agent, token: Token, conversation: Conversation, new_id: NewId) -> Inbound:

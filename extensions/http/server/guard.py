@@ -159,8 +159,9 @@ class Guard:
             return None
         is_admin = any(self._token_paths[each] for each in found)
         scheme, _, credential = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        bearer = credential.strip() if scheme.lower() == "bearer" else ""
         try:
-            holder = self._holder(credential.strip(), is_admin) if scheme.lower() == "bearer" else None
+            holder = self._tokens.holder_of(bearer, is_admin=is_admin) if bearer else None
         except TokensUnusable as error:
             log.error("%s", error)
             return 503, "The server cannot read its tokens; see its log.", 0
@@ -193,9 +194,6 @@ class Guard:
             return 429, f"This token has {MOST_AT_ONCE} open requests. Close some of its streams.", 1
         self._request_rate.take(name, now)
         return None
-
-    def _holder(self, credential: str, is_admin: bool) -> Token | None:
-        return self._tokens.holder_of(credential, is_admin=is_admin) if credential else None
 
     def _most_bytes(self, scope: Scope, *, declared: bool = False) -> int:
         """The size limit of a body. A body `declared` to an open mount may be the owner's."""

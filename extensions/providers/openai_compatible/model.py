@@ -203,13 +203,9 @@ class RequestBodies:
         self._dialect = dialect
         self._max_kept_bytes = max_kept_bytes
         self._kept: dict[int, _Kept] = {}
-        self._kept_bytes = 0
+        self.kept_bytes = 0
         self._system: tuple[tuple[str, str], list[bytes]] | None = None
         self._tools: tuple[tuple[ToolSpec, ...], bytes] | None = None
-
-    @property
-    def kept_bytes(self) -> int:
-        return self._kept_bytes
 
     def body(self, request: ModelRequest) -> bytes:
         """The request as JSON in UTF-8."""
@@ -279,18 +275,18 @@ class RequestBodies:
 
     def _keep(self, place: int, item: Outgoing, text: bytes) -> None:
         self._forget(place)
-        if self._kept_bytes + len(text) > self._max_kept_bytes:
+        if self.kept_bytes + len(text) > self._max_kept_bytes:
             return
         *before, last = item.messages
         # the callback of the last message is enough: without an earlier one the entry only does not match
         references = (*map(weakref.ref, before), weakref.ref(last, lambda _: self._forget(place)))
         self._kept[place] = _Kept(references, item.call_ids, item.images, text)
-        self._kept_bytes += len(text)
+        self.kept_bytes += len(text)
 
     def _forget(self, place: int) -> None:
         kept = self._kept.pop(place, None)
         if kept is not None:
-            self._kept_bytes -= len(kept.text)
+            self.kept_bytes -= len(kept.text)
 
     def _rewritten_place(self, items: Sequence[Outgoing], tail: str) -> int:
         """The index of the user's newest message if a mark or a tail goes into it; else the end."""

@@ -187,15 +187,11 @@ class SqliteRebuild:
 
     def __init__(self, live: SqliteStore, hidden: SqliteStore, lock: IndexLock) -> None:
         self._live = live
-        self._hidden = hidden
+        self.store = hidden
         self._lock = lock
 
-    @property
-    def store(self) -> SqliteStore:
-        return self._hidden
-
     async def copy_vectors(self) -> None:
-        await self._hidden.write_with(partial(copy_vectors, live=self._live.path))
+        await self.store.write_with(partial(copy_vectors, live=self._live.path))
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
@@ -215,13 +211,13 @@ class SqliteRebuild:
             lock.release()
 
     async def publish(self) -> None:
-        await self._hidden.close()
-        replace = partial(replace_content, live=self._live.path, hidden=self._hidden.path)
+        await self.store.close()
+        replace = partial(replace_content, live=self._live.path, hidden=self.store.path)
         await self._live.write_with(replace)
         self._lock.release()
 
     async def leave(self) -> None:
-        await self._hidden.close()
+        await self.store.close()
         self._lock.release()
 
 

@@ -97,7 +97,7 @@ class Repository:
                     self.remove_locks(older_than_seconds=_STALE_SECONDS)
                 else:
                     self._make()
-                if _line(self.git_dir / _WORKSPACE) != str(self.root):
+                if _text(self.git_dir / _WORKSPACE).strip() != str(self.root):
                     (self.git_dir / _WORKSPACE).write_text(f"{self.root}\n", encoding="utf-8")
                 yield
             finally:
@@ -223,7 +223,7 @@ class Repository:
     def _adopted(self) -> bool:
         # A workspace was moved if its old folder is gone and its notes are here.
         for other in sorted(self.git_dir.parent.glob("*.git")):
-            was = _line(other / _WORKSPACE)
+            was = _text(other / _WORKSPACE).strip()
             if not was or Path(was).exists():
                 continue
             try:
@@ -349,13 +349,6 @@ def _entries(listed: bytes) -> dict[str, str]:
 
 def _blob_name(data: bytes) -> str:
     return sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
-
-
-def _line(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except (OSError, ValueError):
-        return ""
 
 
 def _seen(path: Path) -> dict[str, tuple[list[int], str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -137,11 +138,4 @@ def _manifest_text(entry_point: EntryPoint) -> str:
 
 def _ambiguous(item: Installed, same: list[Installed]) -> Installed:
     packages = " and ".join(sorted(other.package for other in same))
-    return Installed(
-        id=item.id,
-        package=item.package,
-        version=item.version,
-        entry_point=item.entry_point,
-        manifest=item.manifest,
-        problem=f"{packages} both provide an extension with this id. Uninstall one of them.",
-    )
+    return replace(item, problem=f"{packages} both provide an extension with this id. Uninstall one of them.")

@@ -8,6 +8,7 @@ from dataclasses import field
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 from nacre.record import Record
+from nacre.sessions.contracts.keys import stored_values
 
 
 class CopiedApprovals(Record):
@@ -133,14 +134,7 @@ def to_bytes(approval: Approval) -> bytes:
 
 def from_bytes(data: bytes) -> Approval | None:
     """The approval in a stored file; `None` if it is not one of this version."""
-    try:
-        raw = json.loads(data.decode("utf-8", "surrogatepass"))
-    except (ValueError, RecursionError):
+    values = stored_values(data, _STORED)
+    if values is None or values["state"] not in STATES:
         return None
-    if not isinstance(raw, dict) or raw.get("version") != 1:
-        return None
-    if not all(type(raw.get(stored)) is kind for stored, kind in _STORED.values()):
-        return None
-    if raw["state"] not in STATES or not all(isinstance(text, str) for text in raw["origin"].values()):
-        return None
-    return Approval(**{name: raw[stored] for name, (stored, _) in _STORED.items()})
+    return Approval(**values) if all(isinstance(text, str) for text in values["origin"].values()) else None
