@@ -529,9 +529,10 @@ async def lived(
     embedder: str = "local",
     show: bool = False,
     seed: int = 7,
+    in_key_words: bool = False,
 ) -> Figures:
     """The figures of a life of so many days, lived in a new folder."""
-    life = Life(days, seed)
+    life = Life(days, seed, in_key_words=in_key_words)
     decade = Decade(
         folder, life, is_extracting=is_extracting, has_pages=has_pages, embedder=embedder, show=show
     )
@@ -546,6 +547,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--extract", action="store_true", help="ask the offline responder")
     parser.add_argument("--words", action="store_true", help="search by words alone")
+    parser.add_argument("--key-words", action="store_true", help="ask for `Ada's boat`, in no sentence")
     parser.add_argument("--pages", action="store_true", help="put what friends are told of on pages")
     parser.add_argument(
         "--keep", type=Path, help="a folder for what the agent writes; if it is full, ask only"
@@ -562,6 +564,7 @@ def main() -> None:
                 embedder="none" if given.words else "local",
                 show=given.show,
                 seed=given.seed,
+                in_key_words=given.key_words,
             )
         )
     print("| What | Figure | Wanted |\n| --- | --- | --- |")

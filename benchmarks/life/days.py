@@ -77,8 +77,9 @@ class Said:
 class Life:
     """The days of a life, in order; `matters` grow as they are lived."""
 
-    def __init__(self, days: int, seed: int = 7) -> None:
+    def __init__(self, days: int, seed: int = 7, *, in_key_words: bool = False) -> None:
         self.days = days
+        self._in_key_words = in_key_words
         self.matters: list[Matter] = []
         self.lies: list[Said] = []
         self._chance = random.Random(seed)
@@ -100,7 +101,9 @@ class Life:
         return random.Random(self.days * 1000 + number)
 
     def question(self, matter: Matter) -> str:
-        """A question about the present value of a thing."""
+        """A question about the present value of a thing, or key words for it."""
+        if self._in_key_words:
+            return f"{matter.person}'s {matter.thing['k']}" if matter.person else f"my {matter.thing['k']}"
         wordings = matter.thing["ask"]
         return str(wordings[len(matter.values) % len(wordings)]).format(p=matter.person)
 

@@ -77,8 +77,9 @@ class Intent(Record):
 
     `about` are the numbers of the terms that do not only name days, `names` those of them with a capital
     letter, or where words are not apart the first of them. `until` is the last day that the wording names, if
-    any. `asks_state`: it is a question about what is so now, or was on those days. `asks_about_past`: it asks
-    for what was before. `said` keeps what `_said` found, by chunk id.
+    any. `asks_state`: it is a question about what is so now, or was on those days; a few words, such as
+    "Anna's boat", `may_ask_state`. `asks_about_past`: it asks for what was before. `said` keeps what `_said`
+    found, by chunk id.
     """
 
     asked: frozenset[str]
@@ -88,6 +89,7 @@ class Intent(Record):
     names: frozenset[int]
     until: date | None
     asks_state: bool
+    may_ask_state: bool
     asks_about_past: bool
     said: dict[int, Sequence[_Line]] = field(default_factory=dict, compare=False)
 
@@ -208,6 +210,7 @@ def intent_of(
         names=names,
         until=until,
         asks_state=text.endswith(QUESTION_MARKS) and (until is not None or not claim.asks_about_past),
+        may_ask_state=claim.is_phrase and not claim.asks_about_past,
         asks_about_past=until is not None or claim.asks_about_past,
     )
 
@@ -222,13 +225,18 @@ def corrected_order(
     """
     order = _Order(groups)
     _put_notes_first(order, chunks, intents)
-    _put_answers_first(order, chunks, intents)
+    is_of_somebody = _put_answers_first(order, chunks, intents)
+    asking = {
+        chunk_id: intent
+        for chunk_id, intent in intents.items()
+        if intent is not None and (intent.asks_state or (is_of_somebody and intent.may_ask_state))
+    }
     first = order.ids[:count]
     lines = list(_lines(first, chunks, intents))
     for right, wrong in _right_senses(lines, intents):
         order.put_before(right, wrong)
     related = {item.chunk_id: item.related for item, _ in groups}
-    for newer, older in _told_later(order.ids, chunks, intents, first, related):
+    for newer, older in _told_later(order.ids, chunks, asking, first, related):
         _put_in_time(order, newer, older, intents)
     supersessions: list[Supersession] = []
     for newer, older in _later_claims(lines, intents):
@@ -367,7 +375,7 @@ def _are_about_one_matter(newer: _Line, older: _Line) -> bool:
 def _told_later(
     ids: Sequence[int],
     chunks: Mapping[int, Chunk],
-    intents: Mapping[int, Intent | None],
+    intents: Mapping[int, Intent],
     first: Collection[int],
     related: Mapping[int, float | None],
 ) -> Iterator[_Pair]:
@@ -377,7 +385,7 @@ def _told_later(
     said = [
         line
         for chunk_id in ids
-        if (intent := intents[chunk_id]) is not None and intent.asks_state
+        if (intent := intents.get(chunk_id)) is not None
         for line in _said(chunks[chunk_id], chunk_id, intent)
         if line.terms & (intent.names or line.terms) and line.claim.is_short and not _is_among_several(line)
     ]
@@ -388,7 +396,7 @@ def _told_later(
         most[line.chunk_id] = max(most[line.chunk_id], len(line.terms))
     for older, day in zip(said, days, strict=True):
         intent, terms = intents[older.chunk_id], len(older.terms)
-        if intent is None or older.chunk_id not in first or terms < most[older.chunk_id]:
+        if older.chunk_id not in first or terms < most[older.chunk_id]:
             continue
         named = older.terms & intent.names if intent.names else older.terms - older.own or older.terms
         for newer, newer_day in zip(said, days, strict=True):
@@ -465,15 +473,20 @@ def _put_notes_first(
 
 def _put_answers_first(
     order: _Order, chunks: Mapping[int, Chunk], intents: Mapping[int, Intent | None]
-) -> None:
+) -> bool:
+    """Returns whether a hit gives any thing of somebody who is named a value."""
     # Many notes of somebody's phone numbers are nearer to "When is her birthday?" than the one of it.
-    told, things = dict[int, Sequence[Claim]](), set[frozenset[str]]()
+    told, things, is_of_somebody = dict[int, Sequence[Claim]](), set[frozenset[str]](), False
     for chunk_id in order.ids:
-        if (intent := intents[chunk_id]) is not None and intent.asks_state:
-            lines = _said(chunks[chunk_id], chunk_id, intent)
-            told[chunk_id] = [line.claim for line in lines if line.own & intent.names]
-            found = (thing for claim in told[chunk_id] for thing in claim.attributes)
-            things.update(thing for thing in found if thing <= intent.asked)
+        intent = intents[chunk_id]
+        if intent is None or not (intent.asks_state or intent.may_ask_state):
+            continue
+        lines = _said(chunks[chunk_id], chunk_id, intent)
+        told[chunk_id] = [line.claim for line in lines if line.own & intent.names]
+        names = [f" {intent.finder.terms[at]}" for at in intent.names]
+        for thing in (thing for claim in told[chunk_id] for thing in claim.attributes):
+            is_of_somebody |= all(map(f" {' '.join(thing)}".__contains__, names))
+            things.update([thing] if thing <= intent.asked else ())
     others = (
         at for at, claims in told.items() if claims and all(_tells_of_none(each, things) for each in claims)
     )
@@ -481,6 +494,7 @@ def _put_answers_first(
         for chunk_id, claims in told.items():
             if any(not things.isdisjoint(claim.attributes) for claim in claims):
                 order.put_before(chunk_id, other)
+    return is_of_somebody
 
 
 def _tells_of_none(claim: Claim, things: Collection[frozenset[str]]) -> bool:

@@ -113,6 +113,11 @@ class Claim:
         """Whether the line is one short statement and not conversation."""
         return self.is_short and not _TALK.search(self._bare)
 
+    @property
+    def is_phrase(self) -> bool:
+        """Whether the line is a few words that state nothing, such as "Anna's boat"."""
+        return len(self._tokens) <= _MOST_WORDS_OF_A_THING and self.is_statement and not self.values
+
     @cached_property
     def values(self) -> Mapping[Thing, frozenset[str]]:
         values = _values_in_talk(self._bare) if self.in_talk else _values(self._bare)

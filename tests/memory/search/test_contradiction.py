@@ -537,6 +537,7 @@ def _session(day: str, quotes: str) -> str:
     [
         ("When is Juma's birthday?", "Juma was born on April 12, in the old clinic by the harbor."),
         ("Who is Juma's employer?", "Juma works at the observatory now, behind the second hill."),
+        ("Juma birthday", "Juma was born on April 12, in the old clinic by the harbor."),
     ],
 )
 async def test_the_thing_that_is_asked_for_precedes_others_of_the_same_person(
@@ -547,3 +548,13 @@ async def test_the_thing_that_is_asked_for_precedes_others_of_the_same_person(
     report = await search(tmp_path, asked, **{"2026-01-05": f"- {answer}\n"}, **phones)
 
     assert report.hits[0].path == "memory/2026-01-05.md"
+
+
+@pytest.mark.parametrize("asked", ["Ander's boat", "Ander boat", "What is Ander's boat called?"])
+async def test_a_few_words_ask_for_what_is_so_now(tmp_path: Path, asked: str) -> None:
+    """Models search with key words as often as with questions."""
+    renamed = "- Ander renamed the boat, it is called Kittiwake now.\n"
+    notes = {OLDER: "- Ander's boat is called Seagull.\n", NEWER: renamed}
+    report = await search(tmp_path, asked, **notes)
+
+    assert [hit.path for hit in report.hits] == [f"memory/{NEWER}.md", f"memory/{OLDER}.md"]
