@@ -251,6 +251,8 @@ class LineBridge(Bridge):
         except ConnectionError:
             pass
         finally:
+            if self._writer is not None:
+                self._writer.close()  # what is asked from now on would never be answered
             for waiting in self._answers.values():
                 if not waiting.done():
                     waiting.set_exception(ConnectionError("the connection broke before the answer came"))
