@@ -128,6 +128,9 @@ async def test_code_is_copied_and_tables_keep_their_words(
         await seen.context.grant_permissions(["clipboard-read", "clipboard-write"])
         await tab.get_by_label("Message").fill("Show me")
         await tab.get_by_label("Message").press("Enter")
+        # What is shown of a growing answer is replaced, and its buttons with it.
+        await expect(tab.get_by_role("img", name="done")).to_be_visible()
+        await expect(tab.get_by_role("button", name="Stop")).to_be_hidden()
         await tab.get_by_role("button", name="Copy").first.click()
         await expect(tab.get_by_role("button", name="Copied")).to_be_visible()
         copied = await tab.evaluate("navigator.clipboard.readText()")
