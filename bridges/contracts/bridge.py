@@ -103,9 +103,9 @@ class Bridge(ABC):
 
     @cached_property
     def refused(self) -> dict[str, str]:
-        """What the server refuses although the bridge is connected, such as a room, with the reason.
+        """What the server refuses although the bridge is connected, such as a room, and why.
 
-        The status of the bridge tells it. Each start begins with none.
+        The status of the bridge shows it. Each start begins with none.
         """
         return {}
 

@@ -486,7 +486,8 @@ def _put_answers_first(
         names = [f" {intent.finder.terms[at]}" for at in intent.names]
         for thing in (thing for claim in told[chunk_id] for thing in claim.attributes):
             is_of_somebody |= all(map(f" {' '.join(thing)}".__contains__, names))
-            things.update([thing] if thing <= intent.asked else ())
+            if thing <= intent.asked:
+                things.add(thing)
     others = (
         at for at, claims in told.items() if claims and all(_tells_of_none(each, things) for each in claims)
     )

@@ -403,10 +403,8 @@ def _and() -> re.Pattern[str]:
 @cache
 def _verb_patterns() -> Sequence[tuple[str, bool, Sequence[str], re.Pattern[str]]]:
     """Things, whether they have changed, the verbs that say so, and a pattern of these."""
-    chars, found = (
-        f"[^{re.escape(_MARKS_OF_CLAUSES[1:])}]",
-        list[tuple[str, bool, list[str], re.Pattern[str]]](),
-    )
+    chars = f"[^{re.escape(_MARKS_OF_CLAUSES[1:])}]"
+    found: list[tuple[str, bool, list[str], re.Pattern[str]]] = []
     for name, is_change, phrases in verbs_of_things():
         by_ending: dict[str, list[str]] = {}
         for phrase in sorted(phrases, key=len, reverse=True):
@@ -433,7 +431,9 @@ def _verbs_by_beginning() -> tuple[Mapping[str, Sequence[int]], Sequence[str]]:
         for begin in begins:
             if gram_run().match(begin):
                 touching.append(begin)
-            word = begin if begin in touching else _TOKEN.findall(fold(begin))[0]
+                word = begin
+            else:
+                word = _TOKEN.findall(fold(begin))[0]
             numbers.setdefault(word, []).append(number)
     return numbers, touching
 

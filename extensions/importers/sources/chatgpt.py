@@ -51,7 +51,7 @@ _MARKS = re.compile(
     r"(?P<gap>[ \t]*)(?:\ue200(?P<inside>[^\ue200\ue201]*)\ue201|【[^】\n]*†[^】\n]*】"
     r"|:contentReference\[oaicite:\d+\](?:\{index=\d+\})?)|[\ue200-\ue206]"
 )
-"""What the program replaced by a link to a source, or did not show at all."""
+"""Marks that ChatGPT shows as links to sources, or not at all."""
 
 
 def _shown(mark: re.Match[str]) -> str:
