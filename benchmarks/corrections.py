@@ -2,10 +2,10 @@
 
     python -m benchmarks.corrections [--misses] [--unseen | --third | --fourth | --fifth | --sixth]
 
-Each half of the wordings in `corrections.toml` makes one memory: facts told in January or February, corrected
-from May to September, in daily logs among other lines, on a page under headings with days, or on a page
-without days and then in a log. Asked on 2026-11-20: whether the newer line is first, whether the older one is
-marked, whether `as_of` 15 April gives the older one, whether "in March" does, and how many lines are marked
+Each half of the wordings in `data/corrections.toml` makes one memory: facts told in January or February,
+corrected from May to September, in daily logs among other lines, on a page under headings with days, or on a
+page without days and then in a log. Asked on 2026-11-20: whether the newer line is first, whether the older
+one is marked, whether `as_of` 15 April gives the older one, whether "in March" does, and how many lines are marked
 that are not the older one of a pair. `--misses` lists them, never those of the half that is held out.
 
 `--unseen` asks about `corrections_2.toml` instead: one memory for each of five languages, of corrected facts
@@ -39,7 +39,7 @@ from nacre.memory.engine import MemoryEngine
 from nacre.memory.workspace.folder import FolderWorkspace
 
 DATA, UNSEEN = (
-    tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+    tomllib.loads((Path(__file__).parent / "data" / name).read_text(encoding="utf-8"))
     for name in ("corrections.toml", "corrections_2.toml")
 )
 OTHERS: Mapping[str, Mapping[str, Any]] = {

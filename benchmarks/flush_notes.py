@@ -2,8 +2,8 @@
 
     python -m benchmarks.flush_notes ../shared/eval/data/locomo_all/all
 
-`flush_notes.toml` has answers to two forms of the request for three conversations. For the raw logs alone,
-and with each form's notes below them, prints the number of questions, and for what share of them the six best
+`data/flush_notes.toml` has answers to two forms of the request for three conversations. For the raw logs
+alone, and with each form's notes below them, prints the number of questions, and for what share of them the six best
 snippets have every word of the answer. The search is by words alone; held-out questions stand apart.
 """
 
@@ -25,7 +25,7 @@ from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.workspace.folder import FolderWorkspace
 
-NOTES = Path(__file__).with_suffix(".toml")
+NOTES = Path(__file__).parent / "data" / "flush_notes.toml"
 HITS = 6
 NOW = datetime(2023, 10, 22, tzinfo=UTC)
 _FREE = frozenset(("a", "an", "the", "of", "to", "and", "in", "on", "for", "his", "her", "is", "was", "by"))

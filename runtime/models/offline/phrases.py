@@ -27,14 +27,14 @@ keep       (?:write|jot|note) (?:this |that |it )?down\b|add (?:this )?to (?:my|
 keep       (?:merke? dir|vergiss (?:bitte )?nicht|denke? daran|notiere?(?: dir)?|schreib dir)(?: bitte)?(?: auf)?\b|notiz(?=\s*:)|merken(?=,?\s+dass\b)
 keep       (?:(?:souviens|rappelle|rappelez|souvenez)-(?:toi|vous)|n'oublie[zs]? pas|retiens|retenez)(?: bien)?(?: de\b)?|note[zs]?(?=\s+qu|\s*:)
 keep       recuerd[ae](?=[\s:,])|acu[eé]rdate|no (?:te )?olvides|(?:anota|apunta|ten en cuenta)(?=\s+que\b|\s*:)|lembr[ae](?:-se|-te)?(?=\s+(?:de )?que\b|\s*[:,])
-keep       não (?:se |te )?esqueças?|(?:ricordati|ricorda|annota|tieni a mente)(?=\s+che\b|\s*[:,])|non dimenticare|onthoud|kom ihåg|запомни(?:те)?|запиши(?:те)?|не забудь(?:те)?
-keep       (?:请|麻烦)?你?(?:帮我|替我)?(?:记住|记得|记下来?|记一下|记录一下|别忘了?|不要忘记|备注)(?:了|吧)?
+keep       não (?:se |te )?esqueças?|(?:ricordati|ricorda|annota|tieni a mente)(?=\s+che\b|\s*[:,])|non dimenticare|onthoud|kom ihåg|запомни(?:те)?|запиши(?:те)?(?! (?:меня|нас|его|ее|их)\b)|не забудь(?:те)?
+keep       (?:请|麻烦)?你?(?:帮我|替我)?(?:记住|记得|记下来?|记一下|记录一下|别忘[了记]?|不要忘记|备注)(?:了|吧)?
 keep       (?:覚えておいて|覚えといて|覚えて|メモして|忘れないで)(?:おいて)?(?:ください|下さい)?ね?(?=\s*[:、,。!]|$)|メモ(?=\s*:)
 keep       (?:기억해|메모해|적어)\s?(?:줘|주세요|둬|두세요)?(?=\s*[:,.!]|$)
 keep_whole (?:remember|remind me|(?:do not|don'?t) forget) to\b|remind me (?:when|if) (?:we|i|you) (?:next )?(?:talk|speak|mention|discuss)\b|erinnere? mich\b|rappelle-moi d|recuérdame\b|lembre-me\b|ricordami\b|напомни мне|提醒我
-keep_tail  [,、。\s]{0,5}(?:请)?(?:帮我)?(?:记住|记下来?|记一下)(?:了|吧|哦|这个)?[。.!]*$
+keep_tail  (?:[,、。\s]{1,5}|(?<![我要能人都会想]))(?:请)?(?:帮我)?(?:记住|记下来?|记一下)(?:了|吧|哦|这个)?[。.!]*$
 keep_tail  (?:という?の?を|ということを|ことを|って|と|を)?、?\s*+(?:覚えて|メモして|忘れないで)(?:おいて|いて)?(?:ください|下さい)?ね?[。.!]*$
-keep_tail  \s*+(?:라고|다고|는 것을|는 걸)?\s*+(?:꼭\s)?(?:기억해|메모해|적어)\s?(?:줘|주세요|둬|두세요)?[.!。]*$
+keep_tail  \s*+(?:라고|다고|는 것을|는 걸)?\s*+(?:꼭\s)?(?:기억해|메모해|적어)\s?(?:줘|주세요|둬|두세요)[.!。]*$|(?:[,、]\s*|(?<=[야요어])\s|\s*[라다]고\s?)(?:꼭\s)?(?:기억해|메모해|적어)[.!。]*$
 # begins a question; shows one anywhere; asks without being one
 question   (?:what|when|who|whom|whose|where|which|why|how)(?:'(?:s|re|d|ll))?\b
 question   (?:did|do|does|is|are|was|were|am|can|could|will|would|should|have|has|had)\s+(?:i|you|we|he|she|it|they|my|your|our|his|her|their|the|this|that|there|any|anyone|somebody)\b
