@@ -5,8 +5,8 @@
 Each half of the wordings in `data/corrections.toml` makes one memory: facts told in January or February,
 corrected from May to September, in daily logs among other lines, on a page under headings with days, or on a
 page without days and then in a log. Asked on 2026-11-20: whether the newer line is first, whether the older
-one is marked, whether `as_of` 15 April gives the older one, whether "in March" does, and how many lines are marked
-that are not the older one of a pair. `--misses` lists them, never those of the half that is held out.
+one is marked, whether `as_of` 15 April gives the older one, whether "in March" does, and how many lines are
+marked that are not the older one of a pair. `--misses` lists them, never those of the half that is held out.
 
 `--unseen` asks about `corrections_2.toml` instead: one memory for each of five languages, of corrected facts
 and of pairs of lines that are both true. Of these, "newer first" counts those with both lines among the hits.

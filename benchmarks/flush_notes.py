@@ -3,8 +3,8 @@
     python -m benchmarks.flush_notes ../shared/eval/data/locomo_all/all
 
 `data/flush_notes.toml` has answers to two forms of the request for three conversations. For the raw logs
-alone, and with each form's notes below them, prints the number of questions, and for what share of them the six best
-snippets have every word of the answer. The search is by words alone; held-out questions stand apart.
+alone, and with each form's notes below them, prints the number of questions, and for what share of them the
+six best snippets have every word of the answer. The search is by words alone; held-out questions stand apart.
 """
 
 from __future__ import annotations
