@@ -215,6 +215,13 @@ def intent_of(
     )
 
 
+def read_claims(text: str, finder: Finder) -> None:
+    """Reads what the lines of a text about a question claim, and the headings above, which is remembered."""
+    lines, _ = text.split("\n"), _headings(text)
+    for claim in (claim_of(lines[at]) for at in finder.look(text).lines):
+        _ = claim.attributes, claim.stems
+
+
 def corrected_order(
     groups: Sequence[HitGroup], chunks: Mapping[int, Chunk], intents: Mapping[int, Intent | None], count: int
 ) -> tuple[list[HitGroup], list[Supersession]]:

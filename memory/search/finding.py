@@ -18,7 +18,7 @@ from nacre.memory.contracts.records import Chunk, Question
 from nacre.memory.contracts.store import Scope, Scores, Snapshot, Vector
 from nacre.memory.contracts.words import Atom, MatchQuery
 from nacre.memory.files.note_files import ROOT_FILES
-from nacre.memory.search.contradiction import Intent, intent_of
+from nacre.memory.search.contradiction import Intent, intent_of, read_claims
 from nacre.memory.search.ranking import Ranked, rank
 from nacre.memory.search.scoring import FEW_CHUNKS, Candidates, QueryFacts
 from nacre.memory.text.claims import speaker_words
@@ -33,7 +33,7 @@ from nacre.memory.text.forms.spelling import (
     without_spelling,
 )
 from nacre.memory.text.lexical import match_query, whole_atoms, words_of
-from nacre.memory.text.speakers import lines_of_assistants, may_name_an_assistant
+from nacre.memory.text.speakers import label_counts, lines_of_assistants, may_name_an_assistant
 from nacre.memory.vectors.cosine_scale import CosineScale, Subject, stored_scale
 from nacre.memory.vectors.identity import embedder_change, stored_identity
 from nacre.memory.vectors.query_vectors import QueryVectors
@@ -114,7 +114,8 @@ def find(
     absent = AbsentNames()
     if query is not None and finder is not None:
         if hybrid.enabled and asked is not None and not asked.done():
-            words, texts = _read_words(snapshot, context, query, finder)
+            words = snapshot.lexical(query, limit=_pool_size(context), scope=context.scope)
+            texts = snapshot.texts(list(words))
         absent = absent_names(snapshot, query, context.scope)
     facts = QueryFacts(
         term_counts=snapshot.counts_of(finder.atoms) if finder is not None else None,
@@ -129,6 +130,8 @@ def find(
     meta, dimensions, has_chunks = snapshot.meta(), snapshot.dimensions(), facts.chunk_count > 0
     scale = stored_scale(meta, embedder.key if embedder is not None else "")
     # Nothing above needs the vector, which takes as long.
+    if finder is not None and asked is not None and words:
+        _read_ahead([texts[at] for at in words], finder, asked)
     bare = _answer(asked)
     if degraded := _degraded(embedder, meta, bare, dimensions, has_chunks=has_chunks):
         bare = None
@@ -178,15 +181,14 @@ def _degraded(
     return ""
 
 
-def _read_words(
-    snapshot: Snapshot, context: SearchContext, query: MatchQuery, finder: Finder
-) -> tuple[Scores, Mapping[int, str]]:
-    # BM25 of the best chunks and their texts; the finder remembers what it sees in them.
-    scores = snapshot.lexical(query, limit=_pool_size(context), scope=context.scope)
-    texts = snapshot.texts(list(scores))
-    for text in texts.values():
+def _read_ahead(texts: Sequence[str], finder: Finder, asked: Future[Vector | None]) -> None:
+    # The best by words are likely hits. What is read in them now is remembered, and not waited for later.
+    for text in texts:
         finder.look(text)
-    return scores, texts
+        label_counts(text)
+    for text in texts:
+        if not asked.done():
+            read_claims(text, finder)
 
 
 def _answer(asked: Future[Vector | None] | None) -> Vector | None:

@@ -74,7 +74,7 @@ def lines_of_assistants(texts: Mapping[int, str], paths: Callable[[], Mapping[in
     texts. A text of it without any label is part of a long answer; what stands before the first label is said
     by whoever does not speak next. `paths` gives the files of the texts; it is called if an assistant speaks.
     """
-    said = {at: _said(text) for at, text in texts.items()}
+    said = {at: label_counts(text) for at, text in texts.items()}
     spoken: dict[_Who, int] = {}
     for counts in said.values():
         for who, count in counts.items():
@@ -108,7 +108,8 @@ def _labels(text: str) -> Mapping[int, _Who]:
 
 
 @lru_cache(maxsize=4096)  # the same notes are candidates of many questions
-def _said(text: str) -> Mapping[_Who, int]:
+def label_counts(text: str) -> Mapping[tuple[str, str, Role], int]:
+    """How many lines of a text have which label: its form, the name and the role."""
     return Counter(_labels(text).values())
 
 
