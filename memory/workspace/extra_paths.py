@@ -163,7 +163,7 @@ class ExtraNotes:
         from nacre.memory.workspace.watcher import FolderWatch, concerns_notes, watch_plan
 
         folders = [place.folder for place in self._places]
-        return FolderWatch(lambda: watch_plan(None, folders), concerns_notes, changed)
+        return FolderWatch(lambda: watch_plan(None, folders), lambda at: concerns_notes(at, folders), changed)
 
     def _listed(self) -> NoteListing:
         walk = Walk(self._name_of)

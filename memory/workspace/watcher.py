@@ -51,9 +51,7 @@ class WatchPlan(Record):
 def watch_plan(workspace: Path | None, places: Sequence[Path]) -> WatchPlan:
     """The existing folders to watch for notes at these places. Links are not followed."""
     flat, deep = [workspace] if workspace else [], []
-    for path in places:
-        if path.is_symlink() or not path.exists():
-            continue
+    for path in [path for path in places if path.exists() and not path.is_symlink()]:
         if path.is_dir():
             deep.append(path)
         elif path.parent != workspace:
@@ -67,16 +65,17 @@ def concerns_workspace(workspace: Path, top: Collection[str], path: str) -> bool
     changed = Path(path)
     if changed.parent == workspace and "." not in top:
         return changed.name in top
-    return concerns_notes(path)
+    return concerns_notes(path, (workspace,))
 
 
-def concerns_notes(path: str) -> bool:
-    """Whether a change at this path can affect notes: it is a Markdown file, or a folder of notes."""
+def concerns_notes(path: str, folders: Sequence[Path]) -> bool:
+    """Whether a change at this path in one of the folders can affect notes: it is a Markdown file, or a
+    folder of notes. The folders themselves may lie anywhere, as the workspace does in `~/.nacre`."""
     changed = Path(path)
-    if IGNORED_FOLDERS.intersection(changed.parts[:-1]) or changed.name in IGNORED_FOLDERS:
-        return False
+    inner = next((changed.relative_to(each) for each in folders if changed.is_relative_to(each)), changed)
     # A moved or deleted folder comes as one event with the folder's name.
-    return is_markdown(changed.name) or not changed.suffix
+    is_note = is_markdown(changed.name) or not changed.suffix
+    return is_note and IGNORED_FOLDERS.isdisjoint(inner.parts)
 
 
 def remote_file_system(folder: Path) -> str:

@@ -17,7 +17,7 @@ from nacre.memory.contracts.records import SearchHit
 from nacre.memory.contracts.settings import resolve_settings
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.sync.syncing import Debounce
-from nacre.memory.workspace.extra_paths import resolved_extra_paths
+from nacre.memory.workspace.extra_paths import ExtraNotes, ExtraPath, resolved_extra_paths
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.memory.workspace.watcher import (
     MOUNTS_FILE,
@@ -73,10 +73,11 @@ async def _quiet(asks: asyncio.Queue[str]) -> None:
         ("/elsewhere/.venv/x.md", False),
     ],
 )
+@pytest.mark.parametrize("home", ["", "/home/ann/.nacre", "/srv/venv/.obsidian"])
 @pytest.mark.covers("IDX-11")
-def test_only_changes_of_memory_count(path: str, expected: bool) -> None:
-    """Markdown and folders count; tools' folders and other files do not."""
-    assert concerns_workspace(Path("/w"), TOP, path) is expected
+def test_only_changes_of_memory_count(home: str, path: str, expected: bool) -> None:
+    """Markdown and folders count; tools' folders and other files do not, wherever the workspace lies."""
+    assert concerns_workspace(Path(f"{home}/w"), TOP, f"{home}{path}") is expected
 
 
 @pytest.mark.parametrize(
@@ -110,8 +111,9 @@ def test_few_folders_are_watched(tmp_path: Path) -> None:
 
 @pytest.mark.covers("IDX-11")
 async def test_a_burst_of_changes_settles_once(tmp_path: Path) -> None:
-    """Each change is told at once; when it has been quiet for the debounce time, `settled` is called."""
-    root = workspace(tmp_path, {"memory/a.md": "a"})
+    """Each change is told at once; when it has been quiet for the debounce time, `settled` is called. The
+    workspace is where an owner has it, in `.nacre`, a name that is ignored among the notes."""
+    root = workspace(tmp_path / ".nacre", {"memory/a.md": "a"})
     told: asyncio.Queue[str] = asyncio.Queue()
     workspace_of = FolderWorkspace(root, lock_dir=tmp_path / "locks")
     watcher = workspace_of.watch((WantedNotes(name="memory"),), _settling(told).note_change)
@@ -149,7 +151,7 @@ async def test_changes_on_a_network_drive_are_looked_for(tmp_path: Path) -> None
     told: asyncio.Queue[str] = asyncio.Queue()
     watcher = FolderWatch(
         lambda: watch_plan(root, [root / "memory"]),
-        concerns_notes,
+        lambda path: concerns_notes(path, (root,)),
         _settling(told).note_change,
         remote=lambda folder: "nfs4" if folder.name == "memory" else "",
     )
@@ -184,7 +186,7 @@ async def test_changes_are_looked_for_when_the_system_cannot_watch(tmp_path: Pat
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
         watcher = FolderWatch(
             lambda: WatchPlan(flat=(root,), deep=()),
-            concerns_notes,
+            lambda path: concerns_notes(path, (root,)),
             settling.note_change,
             remote=lambda _: "",
         )
@@ -262,6 +264,19 @@ def test_this_folder_is_local(tmp_path: Path) -> None:
 
 def _own_mounts() -> str:
     return MOUNTS_FILE.read_text() if MOUNTS_FILE.exists() else ""
+
+
+async def test_extra_paths_are_followed_wherever_they_lie(tmp_path: Path) -> None:
+    """Also below a folder whose name is ignored among the notes."""
+    notes = tmp_path / ".obsidian" / "notes"
+    notes.mkdir(parents=True)
+    told: asyncio.Queue[str] = asyncio.Queue()
+    extra = ExtraNotes([ExtraPath(folder=notes)], None)
+    watcher = extra.watch(lambda: told.put_nowait("changed"))
+    touching = asyncio.create_task(_touch(notes / "plan.md"))
+    await _eventually(told, "changed")
+    touching.cancel()
+    await watcher.close()
 
 
 async def _touch(path: Path) -> None:
