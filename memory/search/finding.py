@@ -130,9 +130,7 @@ def find(
     meta, dimensions, has_chunks = snapshot.meta(), snapshot.dimensions(), facts.chunk_count > 0
     scale = stored_scale(meta, embedder.key if embedder is not None else "")
     # Nothing above needs the vector, which takes as long.
-    if finder is not None and asked is not None and words:
-        _read_ahead([texts[at] for at in words], finder, asked)
-    bare = _answer(asked)
+    bare = _answer(asked, finder, [texts[at] for at in words or ()])
     if degraded := _degraded(embedder, meta, bare, dimensions, has_chunks=has_chunks):
         bare = None
     vector = scale.centered(bare) if bare is not None else None
@@ -181,19 +179,21 @@ def _degraded(
     return ""
 
 
-def _read_ahead(texts: Sequence[str], finder: Finder, asked: Future[Vector | None]) -> None:
-    # The best by words are likely hits. What is read in them now is remembered, and not waited for later.
-    for text in texts:
-        finder.look(text)
-        label_counts(text)
-    for text in texts:
-        if not asked.done():
-            read_claims(text, finder)
-
-
-def _answer(asked: Future[Vector | None] | None) -> Vector | None:
+def _answer(
+    asked: Future[Vector | None] | None, finder: Finder | None, texts: Sequence[str]
+) -> Vector | None:
+    if asked is None:
+        return None
+    if finder is not None:
+        # The best by words are likely hits. What is read in them now is remembered, not waited for later.
+        for text in texts:
+            finder.look(text)
+            label_counts(text)
+        for text in texts:
+            if not asked.done():
+                read_claims(text, finder)
     try:
-        return asked.result() if asked is not None else None
+        return asked.result()
     except CancelledError:  # the engine closes
         return None
 
