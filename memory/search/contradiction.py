@@ -194,7 +194,9 @@ def intent_of(
     capitals = (
         word
         for word in text.split()
-        if word != word.lower() or (has_case and word[0].isalpha() and word[0] == word[0].upper())
+        if word != word.lower()
+        or word.startswith("owner")
+        or (has_case and word[0].isalpha() and word[0] == word[0].upper())
     )
     names = about & finder.look(" ".join(capitals)).terms
     if not text.isascii() and gram_run().search(text):  # where words touch, whom it concerns comes first

@@ -21,7 +21,7 @@ from nacre.memory.files.note_files import ROOT_FILES
 from nacre.memory.search.contradiction import Intent, intent_of, read_claims
 from nacre.memory.search.ranking import Ranked, rank
 from nacre.memory.search.scoring import FEW_CHUNKS, Candidates, QueryFacts
-from nacre.memory.text.claims import speaker_words
+from nacre.memory.text.claims import QUESTION_MARKS, speaker_words
 from nacre.memory.text.days.query_dates import days_and_rest
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.forms.spelling import (
@@ -99,11 +99,11 @@ def find(
 ) -> WordingResult:
     """The best `count` chunks for one wording, whose vector was `asked` for; words are read meanwhile."""
     hybrid, embedder = context.settings.hybrid, context.embedder
-    # "Where do I live?" asks about the owner, as notes say. A word that is in no note would weigh most.
+    # "Where do I live?" and "my city" ask about the owner, as notes say. A word in no note would weigh most.
     speaker = frozenset() if "owner" in text.lower() else speaker_words(text)
     speaker = speaker if speaker and snapshot.is_known(Atom("owner")) else frozenset()
     if speaker:
-        text = f"{text[:-1]} Owner{text[-1]}"
+        text = f"{text[:-1]} Owner{text[-1]}" if text.endswith(QUESTION_MARKS) else f"{text} Owner"
     days, rest = days_and_rest(text, context.now.date())
     query = match_query(text, days)
     if query is not None:

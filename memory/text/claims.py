@@ -203,9 +203,10 @@ def claim_of(line: str) -> Claim:
 
 
 def speaker_words(question: str) -> frozenset[str]:
-    """The words with which speakers name themselves, in the languages of those in a question about now."""
-    said = fold(question)
-    if not said.endswith(QUESTION_MARKS) or Claim(question).asks_about_past:
+    """The words with which speakers name themselves, in the languages of those in a question about now, or in
+    a few words that ask, such as "my job"."""
+    said, claim = fold(question), claim_of(question)
+    if not (said.endswith(QUESTION_MARKS) or claim.is_phrase) or claim.asks_about_past:
         return frozenset()
     tokens = frozenset(_TOKEN.findall(said))
     whole = claim_words_beside("first person", tokens.__contains__)

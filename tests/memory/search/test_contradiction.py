@@ -558,3 +558,13 @@ async def test_a_few_words_ask_for_what_is_so_now(tmp_path: Path, asked: str) ->
     report = await search(tmp_path, asked, **notes)
 
     assert [hit.path for hit in report.hits] == [f"memory/{NEWER}.md", f"memory/{OLDER}.md"]
+
+
+@pytest.mark.parametrize("asked", ["my boat", "owner boat", "owner's boat", "What is my boat called?"])
+async def test_a_few_words_about_oneself_ask_as_well(tmp_path: Path, asked: str) -> None:
+    """Notes call the person who asks the owner."""
+    renamed = "- The owner renamed the boat, it is called Kittiwake now.\n"
+    notes = {OLDER: "- The owner's boat is called Seagull.\n", NEWER: renamed}
+    report = await search(tmp_path, asked, **notes)
+
+    assert [hit.path for hit in report.hits] == [f"memory/{NEWER}.md", f"memory/{OLDER}.md"]
