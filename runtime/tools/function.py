@@ -12,20 +12,10 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import (
-    Any,
-    Generic,
-    ParamSpec,
-    Protocol,
-    TypeAlias,
-    get_args,
-    get_origin,
-    get_type_hints,
-    overload,
-)
+from typing import Any, Generic, Protocol, TypeAlias, get_args, get_origin, get_type_hints, overload
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, create_model
-from typing_extensions import TypeVar
+from typing_extensions import ParamSpec, TypeVar
 
 from nacre.record import Record
 from nacre.runtime.contracts.inbound import Attachment
@@ -337,7 +327,10 @@ def _text(result: object) -> str:
     if isinstance(result, str):
         return result.encode("utf-8", "replace").decode("utf-8")
     any_value = TypeAdapter(Any, config=ConfigDict(ser_json_inf_nan="constants"))
-    plain = any_value.dump_python(result, mode="json", fallback=str)
+    try:
+        plain = any_value.dump_python(result, mode="json", fallback=str)
+    except ValueError:  # bytes that are no text, or a circle; the tool has done its work all the same
+        return repr(result)
     return json.dumps(plain, ensure_ascii=False, indent=1)
 
 

@@ -78,6 +78,10 @@ _BAD_IMAGE = re.compile(
     r"|image (?:exceeds|is too (?:large|big))|(?:could not|unable to|cannot) process (?:the )?image"
     r"|(?:invalid|unsupported) image"
 )
+_NO_TOOLS = re.compile(
+    r"(?i)not support (?:tool|function)|(?:tools|tool use|calling)\W? (?:is|are) not (?:supported|enabled)"
+    r"|support tool use|enable-auto-tool-choice|tools param requires"
+)
 _CERTIFICATE = re.compile(
     r"(?i)certificate[ _]verify[ _]failed|certificate (?:has expired|is not valid|verification)"
     r"|self[- ]signed certificate|unable to get (?:local )?issuer certificate|hostname mismatch"
@@ -201,6 +205,11 @@ def _verdict(
         return RequestRefused, (
             f"The provider of the model {name!r} cannot take an image of the conversation. "
             "Send a smaller one, as PNG or JPEG; /new begins a session without it."
+        )
+    if _NO_TOOLS.search(text):
+        return RequestRefused, (
+            f"The server of the model {name!r} takes no tools for it. Choose another model, or use this one "
+            "without tools: `nacre config set agents.defaults.tools.deny '[\"*\"]'`."
         )
     if is_overflow(text, kinds=kinds, status=status):
         return ContextOverflow, (

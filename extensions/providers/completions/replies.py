@@ -57,9 +57,10 @@ class ReplyAssembly:
     def cut_off(self, repeated: str) -> None:
         """Ends an answer that repeats this text, and keeps it once: a weak model copies what it reads."""
         text = "".join(self._texts)
-        while text.endswith(repeated * 2):
-            text = text.removesuffix(repeated)
-        self._texts = [text]
+        kept_chars = len(text)
+        while text.endswith(repeated * 2, 0, kept_chars):
+            kept_chars -= len(repeated)
+        self._texts = [text[:kept_chars]]
         shown = " ".join(repeated.split())
         shown = f"{shown[:_SHOWN_CHARS]}…" if len(shown) > _SHOWN_CHARS else shown
         self._finish_reason = "length"
@@ -78,7 +79,7 @@ class ReplyAssembly:
         for choice in _field(chunk, "choices") or ():
             self._finish_reason = _field(choice, "finish_reason") or self._finish_reason
             delta = _field(choice, "delta")
-            text, thinking = _said(_field(delta, "content"))
+            text, thinking = _said(_field(delta, "content") or _field(delta, "refusal"))
             if text:
                 self._texts.append(text)
                 shown += text

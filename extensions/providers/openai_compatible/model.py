@@ -475,7 +475,7 @@ class HttpAnswer:
             yield answer
 
     def _whole(self, body: bytes) -> Mapping[str, Any] | None:
-        if is_page(body):
+        if body.lstrip()[:1] == b"<":  # a web page, and not the answer of a model's API
             raise self._page_error(body)
         return whole_answer(body)
 
@@ -488,9 +488,6 @@ async def _read_to_the_end(pieces: AsyncIterator[bytes]) -> None:
                 pass
 
 
-_DONE = b"[DONE]"
-
-
 def chunk_of(data: bytes) -> Mapping[str, Any] | None:
     """The chunk of an event; `None` for the end of the stream.
 
@@ -498,7 +495,7 @@ def chunk_of(data: bytes) -> Mapping[str, Any] | None:
         ProviderAnswered: the event is an error, after the answer had begun.
         ValueError: the event is not a JSON object.
     """
-    if data.strip() == _DONE:
+    if data.strip() == b"[DONE]":
         return None
     chunk = json.loads(data)
     if not isinstance(chunk, dict):
@@ -533,11 +530,6 @@ def counted_usage(chunk: Mapping[str, Any]) -> Mapping[str, Any] | None:
     own = chunk.get("x_groq")
     usage = chunk.get("usage") or (own.get("usage") if isinstance(own, dict) else None)
     return usage if isinstance(usage, dict) else None
-
-
-def is_page(body: bytes) -> bool:
-    """Whether a body is a web page, and not the answer of a model's API."""
-    return body.lstrip()[:1] == b"<"
 
 
 def _failure(error: Any) -> ProviderAnswered:
@@ -577,6 +569,7 @@ class EventReader:
         return found
 
     def _line(self, line: bytes) -> bytes | None:
+        line = line.removeprefix(b"\xef\xbb\xbf")  # a stream may begin with a byte order mark
         if line.startswith(b"data:"):
             self._data.append(line[5:].removeprefix(b" "))
             return None

@@ -61,6 +61,25 @@ async def test_an_object_brings_its_methods(tmp_path: Path) -> None:
     assert Hives(5).weigh("garden") == "garden: 5 kg"
 
 
+async def test_a_result_that_is_no_json_is_shown_and_is_no_failure(tmp_path: Path) -> None:
+    """Bytes and circles are read as Python writes them: the tool has run, and need not run again."""
+    ring: list[object] = [1]
+    ring.append(ring)
+
+    @tool
+    def scan() -> bytes:
+        """Scan."""
+        return b"\x00\xff"
+
+    @tool
+    def around() -> list[object]:
+        """Around."""
+        return ring
+
+    assert await results(tmp_path / "a", [scan], ("scan", {})) == [r"b'\x00\xff'"]
+    assert await results(tmp_path / "b", [around], ("around", {})) == ["[1, [...]]"]
+
+
 class Almanac:
     """Its tool needs no object."""
 

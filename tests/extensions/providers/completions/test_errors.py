@@ -81,6 +81,7 @@ async def failure(
         (wire.error(400, "messages[1].role is odd"), BadModelReply, "malformed"),
         (wire.error(404, "The model does not exist"), BadModelReply, "does not know the model"),
         (wire.error(400, "image dimensions exceed max allowed size: 8000 pixels"), RequestRefused, "smaller"),
+        (wire.error(400, "registry.ollama.ai/library/phi3 does not support tools"), RequestRefused, "deny"),
     ],
 )
 @pytest.mark.parametrize("way", WAYS)
@@ -98,6 +99,23 @@ async def test_http_failures_become_typed_sentences(
     assert "openai/test-model" in str(error)
     assert str(error).endswith(".")
     assert KEY not in str(error) + error.detail
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (400, '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'),
+        (400, "`tool calling` is not supported with this model"),
+        (400, "Function calling is not enabled for this model"),
+        (404, "No endpoints found that support tool use. Try disabling a tool."),
+        (500, "tools param requires --jinja flag"),
+    ],
+)
+def test_a_model_without_tools_is_told_with_the_setting_that_helps(status: int, text: str) -> None:
+    """Each server says it in its own words and under its own status; asking again would not help."""
+    error = classify(ProviderAnswered(status, {}, text), FACTS)
+    assert type(error) is RequestRefused
+    assert """nacre config set agents.defaults.tools.deny '["*"]'""" in str(error)
 
 
 def test_a_model_that_the_provider_does_not_know_is_told_with_the_nearest_one() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace as Fields
 
 from nacre.extensions.providers.completions.replies import ReplyAssembly, usage_from_provider
-from nacre.sessions.contracts.messages import ToolCall, Usage
+from nacre.sessions.contracts.messages import ToolCall, Usage, message_text
 
 
 def chunk(*fragments: tuple[int | None, str, str, object], finish_reason: str | None = None) -> Fields:
@@ -58,6 +59,24 @@ def test_ids_are_made_unique() -> None:
     first = calls_of(chunk((0, "", "read", "{}")), request_size=1)
     later = calls_of(chunk((0, "", "read", "{}")), request_size=3)
     assert first[0].id != later[0].id
+
+
+def test_a_refusal_is_the_answer() -> None:
+    """OpenAI sends it in a field of its own, without content."""
+    assembly = ReplyAssembly(model_name="a/b", api="litellm")
+    shown = [assembly.add({"choices": [{"delta": {"refusal": each}}]}) for each in ("I cannot ", "do that.")]
+    message = assembly.message(ended=True, usage=None, timestamp_ms=1, request_size=1)
+    assert message_text(message) == "".join(shown) == "I cannot do that."
+
+
+def test_a_long_answer_that_repeats_itself_is_cut_at_once() -> None:
+    """Three megabytes of one sign, as a server that does not stream sends them, hold nothing up."""
+    assembly = ReplyAssembly(model_name="a/b", api="litellm")
+    assembly.add({"choices": [{"delta": {"content": "Well: " + "z" * 3_000_000}}]})
+    before = time.process_time()
+    assembly.cut_off("z")
+    assert time.process_time() - before < 20
+    assert message_text(assembly.message(ended=True, usage=None, timestamp_ms=1, request_size=1)) == "Well: z"
 
 
 def test_a_nameless_call_has_a_name() -> None:

@@ -27,6 +27,11 @@ def test_events_do_not_depend_on_how_they_arrive(cuts: list[int]) -> None:
     assert found + reader.end() == EVENTS
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_event() -> None:
+    """Some servers' writers begin with one; the first word of the answer is not lost with it."""
+    assert EventReader().feed(b"\xef\xbb\xbfdata: first\n\ndata: second\n\n") == [b"first", b"second"]
+
+
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r"])
 def test_a_last_event_without_its_empty_line_counts(end: bytes) -> None:
     """Some servers close the stream at once behind the last event."""
