@@ -64,8 +64,7 @@ _TEMPORARY = (".lock", ".building", "-wal", "-shm", "-journal", ".tmp")
 _LAST = frozenset({"objects"})
 _FIRST = frozenset({"_versions"})
 """Files that reference others are copied before them: git writes objects before a branch names them, and
-LanceDB writes data before a version names it.
-"""
+LanceDB writes data before a version names it."""
 COMPRESSION = 6
 
 
@@ -172,9 +171,14 @@ class Root(Record):
 
 
 def roots_of(configs: Sequence[Config]) -> tuple[list[Root], list[Place]]:
-    """The folders and files of all agents of a state folder; the first root is the state folder itself."""
-    state = configs[0].state_dir
+    """The folders and files of all agents of a state folder. What its own links lead to comes before it."""
+    state = configs[0].state_dir.resolve()
     roots, places = [Root(source=state, path=STATE)], []
+    for link in state.iterdir():
+        source = link.resolve()
+        apart = not _is_inside(source, state) and not _is_inside(state, source)
+        if link.is_symlink() and source.exists() and apart and link.name not in _STATE_EXCLUDED:
+            roots.insert(0, Root(source=source, path=f"{STATE}/{link.name}"))
     for config in configs:
         folders = config.folders
         candidates = [("agent", folders.agent_dir)]
@@ -187,10 +191,8 @@ def roots_of(configs: Sequence[Config]) -> tuple[list[Root], list[Place]]:
         for what, source in candidates:
             if any(_is_inside(source, root.source) for root in roots) or not source.exists():
                 continue
-            path = f"{OUTSIDE}/{config.agent_id}/{what}"
-            if source.is_file():
-                path = f"{path}/{source.name}"
-            roots.append(Root(source=source, path=path))
+            path = f"{OUTSIDE}/{config.agent_id}/{what}{f'/{source.name}' if source.is_file() else ''}"
+            roots.append(Root(source=source.resolve(), path=path))
             places.append(Place(agent_id=config.agent_id, what=what, was=str(source), path=path))
     return roots, places
 
@@ -204,11 +206,9 @@ def left_out_of(configs: Sequence[Config]) -> list[str]:
                 f"The notes and conversations of agent {config.agent_id!r} are in a PostgreSQL database. "
                 "Back that up with pg_dump."
             )
-        extra = config.settings.agents.defaults.memory_search.extra_paths
-        if extra:
-            sentences.append(
-                f"Your folders in memorySearch.extraPaths are not copied: {', '.join(map(str, extra))}."
-            )
+        if extra := config.settings.agents.defaults.memory_search.extra_paths:
+            named = ", ".join(map(str, extra))
+            sentences.append(f"Your folders in memorySearch.extraPaths are not copied: {named}.")
     return list(dict.fromkeys(sentences))
 
 
@@ -267,18 +267,17 @@ def write_backup(
     if archive.exists() or archive.is_symlink():
         raise BackupRefused(f"{archive} already exists. Name another file.")
     roots, places = roots_of(configs)
-    state = configs[0].state_dir
-    if not state.is_dir():
-        raise BackupRefused(f"The state folder {state} does not exist, so there is nothing to back up.")
+    state = configs[0].state_dir.resolve()
     unfinished = archive.with_name(f".{archive.name}.unfinished")
-    indexes = {config.folders.sessions_file for config in configs if config.is_in_files}
+    indexes = {config.folders.sessions_file.resolve() for config in configs if config.is_in_files}
     work = state / WORK_FOLDER
     if (is_read_only := not os.access(state, os.W_OK)) and recipients:
         raise BackupRefused(f"{state} cannot be written, and an encrypted backup makes its copies there.")
     if not recipients and (is_read_only or shutil.disk_usage(state).free < _LEAST_FREE_BYTES):
         work = archive.with_name(f".{archive.name}.copies")
+    without = frozenset(map(Path.resolve, (archive, unfinished, work)))
     with _work_folder(state, work):
-        writer = _Writer(work, without=frozenset({archive, unfinished, work}), indexes=indexes)
+        writer = _Writer(work, without=without, indexes=indexes)
         try:
             with ExitStack() as stack:
                 file: BinaryIO = stack.enter_context(open(unfinished, "wb", opener=_private))
@@ -494,7 +493,7 @@ def restore(
 
     environment = environment_of(context)
     voice = Voice(environment=environment)
-    target = target.absolute() if target is not None else settings_file(environment).parent.absolute()
+    target = (target or settings_file(environment).parent).resolve()
     may_ask = not as_json and sys.stdin.isatty() and sys.stdout.isatty()
     aside = _place_aside(target, yes=yes, may_ask=may_ask)
     try:

@@ -77,6 +77,27 @@ def test_all_agents_and_what_lies_outside(tmp_path: Path) -> None:
     assert (new / "workspace-work/MEMORY.md").read_text() == "- The office is in Leith.\n"
 
 
+def test_a_state_folder_that_links_lead_to(tmp_path: Path) -> None:
+    """`~/.nacre`, its workspace and settings may be links: what they lead to comes along, and is restored
+    over a state folder that is itself a link."""
+    real, notes, settings = tmp_path / "disk/nacre", tmp_path / "Mes Notes é", tmp_path / "dots.json5"
+    for folder in (real, notes):
+        folder.mkdir(parents=True)
+    settings.write_text("{} // mine")
+    for link, target in ((".nacre", real), (".nacre/workspace", notes), (".nacre/nacre.json5", settings)):
+        (tmp_path / link).symlink_to(target)
+    run_nacre(tmp_path, "send", "-m", "Remember that my boat is called Halcyon.")
+
+    made = run_nacre(tmp_path, "backup", "a.tar.gz")
+    restored = run_nacre(tmp_path, "restore", "a.tar.gz", "--yes")
+
+    assert (made.returncode, restored.returncode) == (0, 0), made.stderr + restored.stderr
+    assert (tmp_path / ".nacre").readlink() == real
+    assert (real / "nacre.json5").read_text() == "{} // mine"
+    assert not any(path.is_symlink() for path in real.rglob("*"))
+    assert "Halcyon" in run_nacre(tmp_path, "search", "boat").stdout
+
+
 def test_nothing_is_written_over(tmp_path: Path) -> None:
     """Neither an archive that is there, nor a folder with something in it."""
     run_nacre(tmp_path, "init")
