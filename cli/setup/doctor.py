@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -19,7 +20,9 @@ import click
 from nacre import __version__
 from nacre.cli.invocation import begin, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
+from nacre.closing import using
 from nacre.installation import install_command
+from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.files.sources.secrets import without_secrets
 from nacre.record import Record
 from nacre.runtime.commands.wording import counted
@@ -264,12 +267,18 @@ def _workspace(invocation: Invocation) -> Finding:
 
 async def index_findings(invocation: Invocation, now: Clock) -> list[Finding]:
     """How the index is, whether it fits the notes, and whether changes of the notes are seen."""
-    settings = invocation.config.settings.agent.memory_search
+    from nacre.runtime.storage.storage import storage_of
+
+    settings, problem = invocation.config.settings.agent.memory_search, ""
     if not settings.enabled:
-        text = "memory search is switched off"
-        return [Finding.note("index", text, "memorySearch.enabled says so.")]
+        return [Finding.note("index", "memory search is switched off", "memorySearch.enabled says so.")]
     if not invocation.config.is_in_files:
-        return [Finding.well("index", "in the database; `nacre memory status --deep` reads it")]
+        place = storage_of(invocation.config).index(settings, now=now)
+        with suppress(MemoryIndexError):  # the finding of the sessions says that the database is away
+            async with using(place), using(await place.open()) as store:
+                problem = (await store.search(lambda index: index.vector_engine())).problem
+        text = "in the database; `nacre memory status --deep` reads it"
+        return [Finding.note("index", text, f"{problem}.") if problem else Finding.well("index", text)]
     return [await _index(invocation, now), await asyncio.to_thread(_watcher, invocation)]
 
 
@@ -315,8 +324,6 @@ async def _index(invocation: Invocation, now: Clock) -> Finding:
 
 async def _synced(invocation: Invocation, now: Clock) -> str:
     """Opening sets aside what is damaged; the sync reads the notes again."""
-    from nacre.closing import using
-    from nacre.memory.contracts.errors import MemoryIndexError
     from nacre.runtime.recall.open_memory import open_memory
 
     opened = await open_memory(invocation.config, now)
@@ -360,7 +367,6 @@ def _folders(top: Path) -> int:
 
 async def session_findings(invocation: Invocation, now: Clock) -> list[Finding]:
     """Check the sessions and their files."""
-    from nacre.closing import using
     from nacre.runtime.contracts.clock import random_id
     from nacre.runtime.storage.storage import storage_of
     from nacre.sessions.contracts.errors import SessionError
@@ -488,7 +494,6 @@ async def _examined(check: Callable[[], Awaitable[list[Finding]]]) -> list[Findi
 
 
 async def _mended(finding: Finding) -> Finding:
-    from nacre.memory.contracts.errors import MemoryIndexError
 
     if finding.repair is None:
         return finding
@@ -530,7 +535,6 @@ async def serving_findings(invocation: Invocation, now: Clock) -> list[Finding]:
     """Whether the channels can be used, and what hinders those that are served."""
     from nacre.bridges.connections.supervisor import saved_statuses
     from nacre.bridges.server import check_channels
-    from nacre.closing import using
     from nacre.runtime.contracts.errors import ConfigError
     from nacre.runtime.ledger.records import LedgerUnusable
     from nacre.runtime.storage.storage import ledger_of

@@ -24,18 +24,37 @@ from nacre.memory.vectors.vector_math import is_zero, question, question_code
 EXACT_UP_TO = 1_500
 """Up to this many chunks, all vectors are compared exactly, because the coarse pass would not be faster."""
 
+DEFAULT_CACHE_BYTES = 128 << 20
+"""`shared_buffers` of a server on which nobody set it."""
+
 INDEXED_FROM = 20_000
-"""A build with at least this many vectors has its own index over the codes."""
-INDEXED_CANDIDATES = 1_000
-"""The number of candidates that this index returns, which is also pgvector's maximum."""
+"""A build with at least this many vectors has an index over the vectors of its embedder."""
+MOST_INDEXED_DIMENSIONS = 4_000
+"""pgvector indexes no longer vectors in half precision."""
+EXPLORED = 400
+"""The number of vectors that a search keeps while it explores this index; pgvector keeps at most 1,000."""
 
 _FACTS = """
 SELECT extversion, to_regprocedure('hamming_distance(bit,bit)') IS NOT NULL
 FROM pg_extension WHERE extname = 'vector'
 """
-_IS_INDEXED = """
-SELECT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass(%(index)s) AND indisvalid),
-    set_config('hnsw.ef_search', %(candidates)s::text, TRUE)
+_SMALL_CACHE = """
+SELECT pg_size_pretty(cache), pg_size_pretty(size) FROM (
+    SELECT pg_size_bytes(current_setting('shared_buffers')) AS cache, sum(pg_total_relation_size(oid)) AS size
+    FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'
+        AND starts_with(relname::text, 'memory_')
+) AS used WHERE cache <= %(default)s AND size > 2 * cache
+"""
+_ONE_VECTOR: LiteralString = """
+FROM memory_vectors WHERE agent = %(agent)s AND id = (
+    SELECT vector_id FROM memory_chunk_vectors
+    WHERE agent = %(agent)s AND build = %(build)s AND code IS NOT NULL LIMIT 1)
+"""
+EMBEDDER_IN_USE: LiteralString = f"SELECT embedder_id, vector_dims(embedding) {_ONE_VECTOR}"
+_INDEXED_EMBEDDER = f"""
+SELECT embedder_id, set_config('hnsw.ef_search', %(explored)s::text, TRUE)
+FROM (SELECT embedder_id {_ONE_VECTOR}) AS used JOIN pg_index ON indisvalid AND indexrelid = to_regclass(
+    %(prefix)s || embedder_id::text || '_' || %(dimensions)s::text)
 """
 _VECTORS_OF_THE_BUILD: LiteralString = """
     SELECT chunk_id, vector_id FROM memory_chunk_vectors
@@ -44,11 +63,19 @@ _VECTORS_OF_THE_BUILD: LiteralString = """
 _HAMMING: LiteralString = " ORDER BY hamming_distance(code, %(code)s::varbit) LIMIT %(wanted)s"
 _BIT_COUNT: LiteralString = " ORDER BY bit_count(code # %(code)s::varbit) LIMIT %(wanted)s"
 _INDEXED: LiteralString = """
-    SELECT chunk_id, vector_id FROM memory_chunk_vectors
-    WHERE agent = {agent} AND build = {build} AND length(code) = {bits}
-    ORDER BY code::bit({bits}) <~> %(code)s::bit({bits}) LIMIT {candidates}
+SELECT chunk_id, max(cosine) AS cosine FROM (
+    SELECT chunk_id, cosine FROM (
+        SELECT id, -(embedding <#> %(asked)s::vector) AS cosine FROM memory_vectors
+        WHERE agent = {agent} AND embedder_id = {embedder} AND vector_dims(embedding) = {dimensions}
+        ORDER BY embedding::halfvec({dimensions}) <#> %(asked)s::halfvec({dimensions}) LIMIT {explored}
+    ) AS nearest CROSS JOIN LATERAL (
+        SELECT chunk_id FROM memory_chunk_vectors
+        WHERE agent = %(agent)s AND build = %(build)s AND vector_id = nearest.id OFFSET 0
+    ) AS attached LIMIT %(wanted)s
+) AS candidates GROUP BY chunk_id ORDER BY cosine DESC, chunk_id
 """
-"""Contains literals, because the index is partial and the planner must know the limit."""
+"""Contains literals, because the index is partial and the planner must know the limit. The index is only read
+until `wanted` rows are attached to the build."""
 _COSINES: LiteralString = """
 SELECT chunk_id, max(cosine) AS cosine FROM ({candidates}) AS candidates
 CROSS JOIN LATERAL (
@@ -68,8 +95,17 @@ class VectorReader:
     def engine(self, moment: Moment) -> VectorEngine:
         """The name of the engine that compares vectors."""
         version, compares_codes = self._known(moment)
-        problem = f"pgvector {version} compares no bits (0.7 does): Postgres itself counts those that differ"
-        return VectorEngine(name=f"pgvector {version}", problem="" if compares_codes else problem)
+        problem = ""
+        if not compares_codes:
+            problem = (
+                f"pgvector {version} compares no bits (0.7 does): Postgres itself counts those that differ"
+            )
+        elif small := moment.rows(_SMALL_CACHE, default=DEFAULT_CACHE_BYTES):
+            problem = (
+                "the server caches {} (shared_buffers), and the indexes of notes take {}: searches are up to "
+                "twice as fast if shared_buffers is a quarter of the machine's memory"
+            ).format(*small[0])
+        return VectorEngine(name=f"pgvector {version}", problem=problem)
 
     def nearest(
         self, moment: Moment, head: Head, vector: Vector, limit: int, scope: Scope
@@ -80,21 +116,24 @@ class VectorReader:
             return {}
         inside = narrowed(moment, scope)
         code = question_code(asked)
-        bits = 8 * len(code)
-        candidates = _VECTORS_OF_THE_BUILD + (
-            inside.admits("memory_chunk_vectors.chunk_id") if inside else ""
-        )
-        if inside is None and head.chunks >= INDEXED_FROM and self._is_indexed(moment, bits):
-            candidates = of_build(moment, _INDEXED, bits)
-        elif head.chunks > EXACT_UP_TO:
-            candidates += _HAMMING if self._known(moment)[1] else _BIT_COUNT
+        statement = ""
+        if inside is None and head.chunks >= INDEXED_FROM:
+            statement = _indexed(moment, len(vector), limit)
+        wanted = 3 * limit  # a chunk may have several vectors
+        if not statement:
+            candidates = _VECTORS_OF_THE_BUILD
+            candidates += inside.admits("memory_chunk_vectors.chunk_id") if inside else ""
+            if head.chunks > EXACT_UP_TO:
+                candidates += _HAMMING if self._known(moment)[1] else _BIT_COUNT
+            statement = _COSINES.replace("{candidates}", candidates)
+            wanted = candidates_for(len(vector), limit, head.chunks)
         rows = moment.searched(
-            _COSINES.replace("{candidates}", candidates) + " LIMIT %(limit)s",
+            statement + " LIMIT %(limit)s",
             asked=vector_text(asked),
             dimensions=len(vector),
             code=code_text(code),
-            bits=bits,
-            wanted=candidates_for(len(vector), limit, head.chunks),
+            bits=8 * len(code),
+            wanted=wanted,
             limit=limit,
             **(inside.values if inside else {}),
         )
@@ -114,11 +153,6 @@ class VectorReader:
         )
         return dict(rows)
 
-    def _is_indexed(self, moment: Moment, bits: int) -> bool:
-        """Whether the build has an index over its codes."""
-        index = near_index(moment.agent, moment.build, bits)
-        return bool(moment.value(_IS_INDEXED, index=index, candidates=INDEXED_CANDIDATES))
-
     def _known(self, moment: Moment) -> tuple[str, bool]:
         if self._facts is None:
             version, compares_codes = moment.rows(_FACTS)[0]
@@ -126,17 +160,26 @@ class VectorReader:
         return self._facts
 
 
-def near_index(agent: str, build: int, bits: int) -> str:
-    """The name of the index over a build's codes."""
-    return f"memory_near_{hashlib.blake2b(agent.encode(), digest_size=8).hexdigest()}_{build}_{bits}"
+def _indexed(moment: Moment, dimensions: int, limit: int) -> LiteralString:
+    """The search in the index over the vectors of the build's embedder; empty without such an index."""
+    explored = min(max(EXPLORED, 3 * limit), 1_000)
+    values = {"prefix": near_index(moment.agent), "dimensions": dimensions, "explored": explored}
+    embedder = moment.value(_INDEXED_EMBEDDER, **values)
+    if embedder is None:
+        return ""
+    return of_index(moment, _INDEXED, embedder, dimensions).replace("{explored}", str(explored))
 
 
-def of_build(moment: Moment, statement: LiteralString, bits: int) -> LiteralString:
-    """Inserts literals for `{agent}`, `{build}` and the other placeholders."""
+def near_index(agent: str) -> str:
+    """The name of the indexes over an agent's vectors, without embedder and dimensions."""
+    return f"memory_nearest_{hashlib.blake2b(agent.encode(), digest_size=8).hexdigest()}_"
+
+
+def of_index(moment: Moment, statement: LiteralString, embedder: int, dimensions: int) -> LiteralString:
+    """Inserts literals for `{agent}`, `{embedder}`, `{dimensions}` and `{index}`."""
     agent = "'" + moment.agent.replace("'", "''").replace("%", "%%") + "'"
-    found = {"{agent}": agent, "{build}": str(moment.build), "{bits}": str(bits)}
-    found["{candidates}"] = str(INDEXED_CANDIDATES)
-    found["{index}"] = near_index(moment.agent, moment.build, bits)
+    found = {"{agent}": agent, "{embedder}": str(embedder), "{dimensions}": str(dimensions)}
+    found["{index}"] = f"{near_index(moment.agent)}{embedder}_{dimensions}"
     for name, text in found.items():
         statement = statement.replace(name, text)
     return statement
@@ -144,7 +187,7 @@ def of_build(moment: Moment, statement: LiteralString, bits: int) -> LiteralStri
 
 def candidates_for(dimensions: int, limit: int, chunks: int) -> int:
     """The number of coarse candidates to score exactly: more for short codes and for many chunks."""
-    least = INDEXED_CANDIDATES if chunks >= INDEXED_FROM else 300 if dimensions >= 384 else 600
+    least = 1_000 if chunks >= INDEXED_FROM else 300 if dimensions >= 384 else 600
     return max(2 * limit, least)
 
 
@@ -200,11 +243,7 @@ SELECT
     + (SELECT coalesce(sum(pg_column_size(rows.*)), 0) FROM memory_vectors AS rows WHERE agent = %(agent)s)
     + (SELECT coalesce(sum(pg_column_size(rows.*)), 0) FROM memory_chunk_vectors AS rows {_OF_THE_BUILD})
 """
-_DIMENSIONS = """
-SELECT vector_dims(embedding) FROM memory_chunk_vectors AS attached
-JOIN memory_vectors AS vectors ON vectors.agent = %(agent)s AND vectors.id = attached.vector_id
-WHERE attached.agent = %(agent)s AND attached.build = %(build)s AND embedding IS NOT NULL LIMIT 1
-"""
+_DIMENSIONS: LiteralString = f"SELECT vector_dims(embedding) {_ONE_VECTOR}"
 _PLACES = """
 SELECT chunks.id, chunks.source, chunks.path, day, mtime_ns FROM memory_chunks AS chunks
 CROSS JOIN LATERAL (

@@ -16,11 +16,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, LiteralString, TypeAlias, TypeVar
 
 from nacre.extensions.postgres.memory_reading import (
+    EMBEDDER_IN_USE,
     INDEXED_FROM,
+    MOST_INDEXED_DIMENSIONS,
     PostgresSnapshot,
     VectorReader,
     near_index,
-    of_build,
+    of_index,
 )
 from nacre.extensions.postgres.memory_words import ANALYSIS, BUILD_TABLES, Moment, Tokens, WordReader, head_of
 from nacre.extensions.postgres.memory_writing import PostgresWriter
@@ -226,29 +228,31 @@ LOOK_FOR_SIZE_SECONDS = 60.0
 """How often a store that receives vectors checks whether it needs an index."""
 INDEX_SECONDS = 3600.0
 """The time limit for creating an index."""
-_BITS = """
-SELECT max(length(code)) FROM (
-    SELECT code FROM memory_chunk_vectors WHERE agent = %(agent)s AND build = %(build)s LIMIT %(most)s
+_MAY_INDEX: LiteralString = """
+SELECT count(*) >= %(least)s AND EXISTS (SELECT FROM pg_opclass WHERE opcname = 'halfvec_ip_ops') FROM (
+    SELECT FROM memory_chunk_vectors WHERE agent = %(agent)s AND build = %(build)s LIMIT %(least)s
 ) AS few
-HAVING count(*) >= %(most)s
-    AND EXISTS (SELECT FROM pg_opclass WHERE opcname = 'bit_hamming_ops')
 """
-"""The code length of a build that is large enough, if pgvector (0.7 or newer) can index it."""
+"""Whether a build is large enough, and pgvector (0.7 or newer) can index it."""
 _NEAR_INDEXES = """
 SELECT relname::text, indisvalid FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
-WHERE relnamespace = current_schema()::regnamespace AND starts_with(relname::text, %(prefix)s)
-    AND (relname = %(wanted)s OR NOT EXISTS (
-        SELECT FROM memory_builds WHERE agent = %(agent)s
-            AND starts_with(relname::text, %(prefix)s || build::text || '_')))
+WHERE relnamespace = current_schema()::regnamespace AND (starts_with(relname::text, %(before)s)
+    OR starts_with(relname::text, %(prefix)s) AND (relname = %(wanted)s OR NOT EXISTS (
+        SELECT FROM memory_builds AS builds CROSS JOIN LATERAL (
+            SELECT vector_id FROM memory_chunk_vectors AS attached WHERE attached.agent = %(agent)s
+                AND attached.build = builds.build AND code IS NOT NULL LIMIT 1
+        ) AS attached JOIN memory_vectors AS vectors ON vectors.agent = %(agent)s AND vectors.id = vector_id
+        WHERE builds.agent = %(agent)s AND starts_with(relname::text, %(prefix)s || embedder_id || '_'))))
 """
+"""The wanted index, those of embedders that no build uses, and those over codes of the version before."""
 _ALONE = "SELECT pg_try_advisory_lock(hashtextextended(%(wanted)s, 8))"
 _NOT_ALONE = "SELECT pg_advisory_unlock(hashtextextended(%(wanted)s, 8))"
-_INDEX_CODES: LiteralString = """
-CREATE INDEX CONCURRENTLY "{index}" ON memory_chunk_vectors
-USING hnsw ((code::bit({bits})) bit_hamming_ops)
-WHERE agent = {agent} AND build = {build} AND length(code) = {bits}
+_INDEX_VECTORS: LiteralString = """
+CREATE INDEX CONCURRENTLY "{index}" ON memory_vectors
+USING hnsw ((embedding::halfvec({dimensions})) halfvec_ip_ops)
+WHERE agent = {agent} AND embedder_id = {embedder} AND vector_dims(embedding) = {dimensions}
 """
-"""A partial index for one build of one agent: a search in a common index would visit other agents' rows."""
+"""A partial index for one agent: a search in a common index would visit other agents' rows."""
 
 
 class _Held(Exception):
@@ -300,14 +304,14 @@ class PostgresStore:
         return result
 
     async def tidy(self) -> None:
-        """Creates the index over the codes of a large build, and drops indexes of removed builds.
+        """Creates the index over the vectors of a large build, and drops those that no build uses.
 
         Searches and other agents' writes continue. If the server or the role cannot create an index, searches
         stay slow.
         """
         self._looked_at = time.monotonic()
         try:
-            await self._answered(lambda: self.database.single(self._index_codes))
+            await self._answered(lambda: self.database.single(self._index_vectors))
         except IndexUnusable as error:
             log.warning("The index for vectors of %r was not made: %s", self.agent, error)
 
@@ -398,16 +402,17 @@ class PostgresStore:
         moment = Moment(connection=connection, agent=self.agent, build=head.build)
         return work(PostgresSnapshot(moment, head, self._words, self._vectors, self._tokens))
 
-    def _index_codes(self, connection: Connection) -> None:
+    def _index_vectors(self, connection: Connection) -> None:
         build = head_of(connection, self.agent, self._build).build
         moment = Moment(connection=connection, agent=self.agent, build=build)
-        bits = moment.value(_BITS, most=INDEXED_FROM)
-        wanted = near_index(self.agent, build, bits) if bits else ""
-        others = near_index(self.agent, build, 0).removesuffix(f"{build}_0")
-        made = moment.rows(_NEAR_INDEXES, prefix=others, wanted=wanted)
-        due = bits and (wanted, True) not in made
+        prefix, wanted, used = near_index(self.agent), "", moment.rows(EMBEDDER_IN_USE)
+        if used and used[0][1] <= MOST_INDEXED_DIMENSIONS and moment.value(_MAY_INDEX, least=INDEXED_FROM):
+            wanted = of_index(moment, "{index}", *used[0])
+        before = prefix.replace("nearest", "near")
+        made = moment.rows(_NEAR_INDEXES, before=before, prefix=prefix, wanted=wanted)
+        due = wanted and (wanted, True) not in made
         gone = [name for name, is_valid in made if name != wanted or not is_valid]
-        if (not due and not gone) or is_pooled(connection) or not moment.value(_ALONE, wanted=others):
+        if (not due and not gone) or is_pooled(connection) or not moment.value(_ALONE, wanted=prefix):
             return
         limit_seconds, connection.answer_seconds = connection.answer_seconds, INDEX_SECONDS
         try:
@@ -415,13 +420,13 @@ class PostgresStore:
             for name in gone:
                 connection.execute(f'DROP INDEX CONCURRENTLY IF EXISTS "{name}"'.encode())
             if due:
-                connection.execute(of_build(moment, _INDEX_CODES, bits).encode())
+                connection.execute(of_index(moment, _INDEX_VECTORS, *used[0]).encode())
         finally:
             connection.answer_seconds = limit_seconds
             with suppress(Exception):  # a connection that is gone has no limits or locks either
                 ms = int((limit_seconds - ANSWER_SECONDS) * 1000)
                 connection.execute(f"SET statement_timeout = {ms}; SET lock_timeout = {ms}".encode())
-                moment.value(_NOT_ALONE, wanted=others)
+                moment.value(_NOT_ALONE, wanted=prefix)
 
     def _write(self, work: Callable[[Writer], T], connection: Connection) -> tuple[T, bool]:
         build = self.locked_build(connection)

@@ -30,10 +30,13 @@ _KNOWN = """
 SELECT text_hash, id FROM memory_vectors
 WHERE agent = %(agent)s AND embedder_id = %(embedder_id)s AND text_hash = ANY(%(hashes)s)
 """
-# An update rewrites the whole vector, so unchanged rows are skipped.
+# An update rewrites the whole vector and its place in the index, so rows that a chunk keeps are skipped.
 _USE = """
 UPDATE memory_vectors SET used_at = %(now_seconds)s
-WHERE agent = %(agent)s AND id = ANY(%(ids)s) AND used_at < %(now_seconds)s
+WHERE agent = %(agent)s AND id = ANY(%(ids)s) AND used_at < %(now_seconds)s AND NOT (SELECT EXISTS (
+    SELECT 1 FROM memory_chunk_vectors AS attached
+    WHERE attached.agent = %(agent)s AND attached.vector_id = memory_vectors.id
+))
 """
 _ATTACH = """
 INSERT INTO memory_chunk_vectors (agent, build, chunk_id, piece, vector_id, code)
