@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import tzinfo
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,9 +14,10 @@ from nacre.cli.invocation import json_option, shared_options
 from nacre.cli.screen.json_text import camel_json, print_json
 from nacre.cli.screen.plain import cut_to_cells, one_line
 from nacre.cli.sessions.commands import reading_shelf
-from nacre.runtime.agent.insight.trace import Step, TurnTrace, last_turns
+from nacre.runtime.agent.insight.trace import Step, TurnTrace, every_step, last_turns
 from nacre.runtime.commands.wording import usage_text
 from nacre.runtime.contracts.clock import stored_moment
+from nacre.runtime.providers.opening import has_price
 
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
@@ -52,41 +54,39 @@ async def trace(shelf: SessionShelf, invocation: Invocation, name: str, last: in
     if not turns:
         invocation.warn(NO_TURN)
         return 1
+    is_priced = cache(partial(has_price, invocation.config))
     for turn in turns:
-        invocation.say(*trace_lines(turn, shelf.zone))
+        invocation.say(*trace_lines(turn, shelf.zone, is_priced))
     return 0
 
 
-def trace_lines(turn: TurnTrace, zone: tzinfo) -> Iterator[str]:
-    """A turn as a tree, one line for each step."""
+def trace_lines(turn: TurnTrace, zone: tzinfo, is_priced: Callable[[str], bool]) -> Iterator[str]:
+    """A turn as a tree, one line for each step. `is_priced` tells whether the price of a model is known."""
     moment = stored_moment(turn.started_ms, zone)
     at = f"{moment:%Y-%m-%d %H:%M:%S}" if moment is not None else "unknown time"
-    used = f" · {_used(turn.usage)}" if turn.usage.context_tokens else ""
+    are_priced = all(is_priced(step.name) for step in every_step(turn.steps) if step.usage is not None)
+    used = f" · {usage_text(turn.usage, is_priced=are_priced)}" if turn.usage.context_tokens else ""
     yield f"Turn {at} · {_seconds(turn.took_ms)}{used}"
-    yield from _tree(turn.steps, "")
+    yield from _tree(turn.steps, "", is_priced)
 
 
-def _tree(steps: Sequence[Step], indent: str) -> Iterator[str]:
+def _tree(steps: Sequence[Step], indent: str, is_priced: Callable[[str], bool]) -> Iterator[str]:
     for number, step in enumerate(steps, 1):
         is_last = number == len(steps)
-        yield f"{indent}{'└─' if is_last else '├─'} {_line(step)}"
-        yield from _tree(step.steps, indent + ("   " if is_last else "│  "))
+        yield f"{indent}{'└─' if is_last else '├─'} {_line(step, is_priced)}"
+        yield from _tree(step.steps, indent + ("   " if is_last else "│  "), is_priced)
 
 
-def _line(step: Step) -> str:
+def _line(step: Step, is_priced: Callable[[str], bool]) -> str:
     figures = [_seconds(step.took_ms)] if step.took_ms else []
     if step.first_token_ms:
         figures.append(f"first token {_seconds(step.first_token_ms)}")
     if step.usage is not None:
-        figures.append(_used(step.usage))
+        figures.append(usage_text(step.usage, is_priced=is_priced(step.name)))
     what = " ".join(filter(None, (step.kind.replace("_", "-"), one_line(step.name))))
     failed = " failed" if step.is_error else ""
     text = cut_to_cells(one_line(step.text), _TEXT_CELLS)
     return " · ".join(filter(None, (f"{what}{failed}", ", ".join(figures), text)))
-
-
-def _used(usage: Any) -> str:
-    return usage_text(usage, is_priced=usage.cost_usd > 0)
 
 
 def _seconds(ms: int) -> str:

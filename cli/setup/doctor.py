@@ -302,8 +302,7 @@ async def _index(invocation: Invocation, now: Clock) -> Finding:
             repair=bring_in_line,
         )
     if facts.problem:
-        advice = "Move that file away, or name another in memorySearch.store.path."
-        return Finding.problem("index", facts.problem, advice)
+        return Finding.problem("index", facts.problem, "The notes are untouched; only searches wait for it.")
     if facts.version > facts.known_version:
         return Finding.problem(
             "index",

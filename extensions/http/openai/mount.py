@@ -532,19 +532,14 @@ async def create_embeddings(embedders: Mapping[str, Embedder], request: Request)
             f"The model's vectors have {len(vectors[0])} dimensions; no other length is available.",
             "dimensions",
         )
-    as_base64 = body.encoding_format == "base64"
+    encoded = _packed if body.encoding_format == "base64" else lambda vector: list(map(float, vector))
     data = [
-        {
-            "object": "embedding",
-            "index": index,
-            "embedding": _packed(vector) if as_base64 else list(map(float, vector)),
-        }
+        {"object": "embedding", "index": index, "embedding": encoded(vector)}
         for index, vector in enumerate(vectors)
     ]
     # Tokens are not counted: nobody is billed by them here.
     usage = {"prompt_tokens": 0, "total_tokens": 0}
-    model = embedder.facts.model
-    return JSONResponse({"object": "list", "data": data, "model": model, "usage": usage})
+    return JSONResponse({"object": "list", "data": data, "model": embedder.facts.model, "usage": usage})
 
 
 def _packed(vector: Any) -> str:
@@ -575,11 +570,14 @@ def openai_mount(
         ("GET", "/models", partial(list_models, conversations)),
         ("GET", "/models/{model:path}", partial(one_model, conversations)),
         ("POST", "/embeddings", partial(create_embeddings, embedders)),
+        ("POST", "/{path:path}", _unknown),
     )
-    routes = [
-        Route(path, _with_protocol_errors(handler), methods=[method]) for method, path, handler in handlers
-    ]
+    routes = [Route(path, _with_protocol_errors(each), methods=[method]) for method, path, each in handlers]
     return HttpMount(path="/v1", routes=routes)
+
+
+async def _unknown(request: Request) -> Response:
+    raise BadRequest(f"There is no {request.url.path} here, but /v1/chat/completions is.", status=404)
 
 
 def _with_protocol_errors(handler: Handler) -> Handler:

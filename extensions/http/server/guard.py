@@ -173,7 +173,8 @@ class Guard:
         if credential:
             self._wrong_token_rate.take(address, now)
         how = "nacre admin access token add NAME" + (" --admin" if is_admin else "")
-        return 401, f"Send a token as `Authorization: Bearer …`; `{how}` makes one.", 0
+        problem = "This token gives no access here" if bearer else "Send a token as `Authorization: Bearer …`"
+        return 401, f"{problem}; `{how}` makes one.", 0
 
     def _over_rate(self, scope: Scope, headers: dict[bytes, bytes]) -> tuple[int, str, float] | None:
         """The rate limit of a token, of a login, or of an address without either.

@@ -196,4 +196,4 @@ def test_what_is_unknown_is_left_out() -> None:
         timestamp_ms=0,
     )
     (turn,) = turns_of([Entry(id="1", parent_id=None, timestamp="", body=body)])
-    assert list(trace_lines(turn, UTC)) == ["Turn unknown time · 0 ms", "└─ model a/b"]
+    assert list(trace_lines(turn, UTC, lambda _model: True)) == ["Turn unknown time · 0 ms", "└─ model a/b"]

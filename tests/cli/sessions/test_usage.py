@@ -93,8 +93,9 @@ def test_a_server_of_this_machine_without_a_key_is_free(tmp_path: Path) -> None:
         server.reply("Good evening.", usage=wire.usage(1000, 500))
         run_nacre(tmp_path, "config", "set", "models.providers.desk.baseUrl", server.url)
         run_nacre(tmp_path, "--model", "desk/qwen3", "send", "Hello")
-        shown = run_here(tmp_path, "usage").stdout
-    assert "no price known" not in shown
+        shown, trace = run_here(tmp_path, "usage").stdout, run_here(tmp_path, "sessions", "trace").stdout
+    assert "no price known" not in shown + trace
+    assert trace.count("500 out, $0") == 2
     assert shown.splitlines()[-1].endswith("$0.0000")
 
 
@@ -104,6 +105,7 @@ def test_a_model_without_a_price_is_not_free(tmp_path: Path) -> None:
         _settings(tmp_path, server)
         server.reply("Good evening.", usage=wire.usage(1000, 500))
         run_nacre(tmp_path, "--model", "openai/house-made", "send", "Hello")
+        assert run_here(tmp_path, "sessions", "trace").stdout.count("500 out, no price known") == 2
         alone, alone_shown = _usage(tmp_path, "day"), run_here(tmp_path, "usage").stdout
         server.reply("Still here.", usage=wire.usage(1000, 500))
         run_nacre(tmp_path, "send", "Are you there?")

@@ -7,7 +7,9 @@ import os
 import re
 import shutil
 import socket
+import sqlite3
 import stat
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -173,6 +175,22 @@ def test_an_index_that_holds_what_is_gone_is_brought_in_line(tmp_path: Path) -> 
     assert note.name in before["index"][0]["text"]
     assert before["index"][0]["state"] == "fixed"
     assert (code, after["index"][0]["state"]) == (0, "well")
+
+
+def test_what_helps_an_index_is_said_by_its_problem_alone(tmp_path: Path) -> None:
+    """Another program's database is to be moved away; an index that finds no room on the disk is not."""
+    index = next((_noted(tmp_path) / "memory").glob("*.sqlite"))
+    for left in (index, *index.parent.glob(f"{index.name}-*")):
+        left.unlink()
+    with closing(sqlite3.connect(index)) as foreign:
+        foreign.execute("CREATE TABLE bills (euros INTEGER)")
+        foreign.commit()
+
+    code, found = _findings(tmp_path)
+
+    assert (code, found["index"][0]["state"]) == (1, "problem")
+    assert "Move it away" in found["index"][0]["text"]
+    assert "away" not in found["index"][0]["advice"]
 
 
 def test_a_model_that_cannot_be_used_is_told_with_what_to_do(tmp_path: Path) -> None:

@@ -211,6 +211,17 @@ async def test_errors_have_the_protocols_shape(tmp_path: Path, body: dict[str, A
         assert answer.json()["error"]["param"] == field
 
 
+async def test_an_address_that_is_not_served_names_one_that_is(tmp_path: Path) -> None:
+    """Older programs ask for `/v1/completions`."""
+    async with served(tmp_path) as server, httpx.AsyncClient(verify=False, base_url=server.url) as client:
+        headers = {"authorization": f"Bearer {server.owner}"}
+        answer = await client.post("/v1/completions", headers=headers, json={"prompt": "Hi"})
+        wrong_method = await client.get("/v1/chat/completions", headers=headers)
+    assert (answer.status_code, wrong_method.status_code) == (404, 405)
+    told = answer.json()["error"]["message"]
+    assert told == "There is no /v1/completions here, but /v1/chat/completions is."
+
+
 async def test_a_model_that_fails_is_an_error_and_the_words_are_on_disk(tmp_path: Path) -> None:
     """Whole: a status; streamed: an error that the client raises."""
     import openai

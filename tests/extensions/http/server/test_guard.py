@@ -89,11 +89,13 @@ def bearer(token: str, **more: str) -> dict[str, str]:
 
 
 async def test_a_token_opens_its_door_until_it_is_revoked(tmp_path: Path) -> None:
-    """Without one nothing is served but that the server is there."""
+    """Without one nothing is served but that the server is there; who sent one is not told to send one."""
     async with listening(tmp_path) as (client, shown, tokens):
         assert (await client.get("/health")).json() == {"status": "ok"}
-        assert (await client.post("/v1/echo")).status_code == 401
-        assert (await client.post("/v1/echo", headers=bearer("wrong"))).status_code == 401
+        without = await client.post("/v1/echo")
+        assert (without.status_code, "Send a token" in without.text) == (401, True)
+        wrong = await client.post("/v1/echo", headers=bearer("wrong"))
+        assert (wrong.status_code, "This token gives no access" in wrong.text) == (401, True)
         assert (await client.post("/v1/echo", headers=bearer(shown), content=b"abc")).text == "desk:3"
         tokens.revoke("desk")
         assert (await client.post("/v1/echo", headers=bearer(shown))).status_code == 401
