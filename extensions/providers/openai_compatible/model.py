@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 LEARN_SECONDS = 3.0
 """How long a server may take to report its window."""
+LEARN_AGAIN_MS = 60_000
+"""How long a server that reported nothing about the model is not asked again."""
 
 
 class OpenAICompatibleModel(ProviderModel):
@@ -64,6 +66,7 @@ class OpenAICompatibleModel(ProviderModel):
     _learning: asyncio.Task[None] | None = None
     _reports_progress = False
     _tries_left = 3
+    _asks_again_ms = 0
 
     def load_ahead(self) -> None:
         Thread(target=load_client, name="httpx", daemon=True).start()
@@ -77,7 +80,8 @@ class OpenAICompatibleModel(ProviderModel):
 
     async def learn_window(self) -> None:
         """Asks the owner's server, and a provider's server only if the price map lacks the model."""
-        if self._learning is None or (self._learning.done() and self._tries_left > 0):
+        may_again = self._tries_left > 0 and self._now_ms() >= self._asks_again_ms
+        if self._learning is None or (self._learning.done() and may_again):
             if self._closed or self._unusable or not self._can_tell_more():
                 return
             self._learning = asyncio.create_task(self._learn())
@@ -97,6 +101,8 @@ class OpenAICompatibleModel(ProviderModel):
             served = await served_model(
                 asked, endpoint.base_url, endpoint.model, headers, seconds=LEARN_SECONDS
             )
+        if served is None and endpoint.model != SERVED_MODEL:  # which has no name until then
+            self._asks_again_ms = self._now_ms() + LEARN_AGAIN_MS
         if served is not None:
             self._known.served_window_tokens = served.window_tokens
             self._reports_progress = served.is_llama_cpp

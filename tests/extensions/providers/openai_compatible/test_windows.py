@@ -65,6 +65,20 @@ async def test_a_server_says_how_large_the_window_is(
         assert model.window_source == ("server" if window else "model")
 
 
+async def test_a_server_that_reports_nothing_is_not_asked_at_each_turn(server: ProviderServer) -> None:
+    """It is asked again a minute later, and a server that began meanwhile tells its window."""
+    clock = Clock()
+    model = OpenAICompatibleModel("desk/small", base_url=server.url, now_ms=clock.now_ms)
+    async with contextlib.aclosing(model):
+        for _ in range(3):
+            await model.learn_window()
+        assert server.questions == ["/v1/models"]
+        server.facts = {"/v1/models": LLAMA_CPP}
+        clock.advance(seconds=61)
+        await model.learn_window()
+        assert model.context_window_tokens == 8_192
+
+
 async def test_a_provider_is_not_asked_what_the_price_map_knows() -> None:
     """No request goes anywhere for it."""
     async with contextlib.aclosing(
