@@ -164,3 +164,30 @@ async def test_a_dump_of_a_busy_database_is_whole(tmp_path: Path, postgres_serve
     assert await TurnRows(database).claim(2, 60, mine=[turn.key]) == []
     await database.close()
     assert turn.key == ("main", turn_id)
+
+
+SPREAD = """
+ALTER TABLE memory_words RENAME TO whole_words;
+CREATE TABLE memory_words (LIKE whole_words INCLUDING ALL) PARTITION BY HASH (agent);
+CREATE TABLE memory_words_0 PARTITION OF memory_words FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+CREATE TABLE memory_words_1 PARTITION OF memory_words FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+DROP TABLE whole_words
+"""
+WAITING = """
+SELECT reloptions FROM pg_class JOIN pg_am ON pg_am.oid = relam AND amname = 'gin' WHERE relkind = 'i'
+"""
+
+
+@pytest.mark.parametrize("is_spread", [False, True])
+async def test_few_words_wait_for_their_place(database_url: str, is_spread: bool) -> None:
+    """Each search reads what waits. An operator may have partitioned the table before."""
+    earlier = [each for each in packaged_migrations() if each.number < 157]
+    before = Database(database_url, migrations=earlier)
+    await before.single(lambda db: db.execute((SPREAD if is_spread else "SELECT 1").encode()))
+    await before.close()
+
+    database = Database(database_url)
+    found = await database.single(lambda db: db.execute(WAITING).fetchall())
+    await database.close()
+
+    assert found == [(["gin_pending_list_limit=64"],)] * (2 if is_spread else 1)
