@@ -24,9 +24,6 @@ from nacre.memory.vectors.vector_math import is_zero, question, question_code
 EXACT_UP_TO = 1_500
 """Up to this many chunks, all vectors are compared exactly, because the coarse pass would not be faster."""
 
-DEFAULT_CACHE_BYTES = 128 << 20
-"""`shared_buffers` of a server on which nobody set it."""
-
 INDEXED_FROM = 20_000
 """A build with at least this many vectors has an index over the vectors of its embedder."""
 MOST_INDEXED_DIMENSIONS = 4_000
@@ -43,7 +40,7 @@ SELECT pg_size_pretty(cache), pg_size_pretty(size) FROM (
     SELECT pg_size_bytes(current_setting('shared_buffers')) AS cache, sum(pg_total_relation_size(oid)) AS size
     FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'
         AND starts_with(relname::text, 'memory_')
-) AS used WHERE cache <= %(default)s AND size > 2 * cache
+) AS used WHERE cache <= 128 * 1024 * 1024 AND size > 2 * cache -- the server's default
 """
 _ONE_VECTOR: LiteralString = """
 FROM memory_vectors WHERE agent = %(agent)s AND id = (
@@ -100,7 +97,7 @@ class VectorReader:
             problem = (
                 f"pgvector {version} compares no bits (0.7 does): Postgres itself counts those that differ"
             )
-        elif small := moment.rows(_SMALL_CACHE, default=DEFAULT_CACHE_BYTES):
+        elif small := moment.rows(_SMALL_CACHE):
             problem = (
                 "the server caches {} (shared_buffers), and the indexes of notes take {}: searches are up to "
                 "twice as fast if shared_buffers is a quarter of the machine's memory"

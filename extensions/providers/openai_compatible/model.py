@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 
 LEARN_SECONDS = 3.0
 """How long a server may take to report its window."""
-LEARN_AGAIN_MS = 60_000
-"""How long a server that reported nothing about the model is not asked again."""
 
 
 class OpenAICompatibleModel(ProviderModel):
@@ -102,7 +100,7 @@ class OpenAICompatibleModel(ProviderModel):
                 asked, endpoint.base_url, endpoint.model, headers, seconds=LEARN_SECONDS
             )
         if served is None and endpoint.model != SERVED_MODEL:  # which has no name until then
-            self._asks_again_ms = self._now_ms() + LEARN_AGAIN_MS
+            self._asks_again_ms = self._now_ms() + 60_000
         if served is not None:
             self._known.served_window_tokens = served.window_tokens
             self._reports_progress = served.is_llama_cpp
