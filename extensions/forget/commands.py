@@ -158,12 +158,13 @@ async def _report_nothing(
 
 def _report(invocation: Invocation, plan: _Plan, left: list[str]) -> None:
     from nacre.extensions.forget.search import OUT_OF_REACH
+    from nacre.runtime.commands.wording import counted
     from nacre.runtime.storage.storage import storage_of
 
-    count = sum(len(cut.lines) for cut in plan.cuts)
-    invocation.say(f"Removed {count} lines from {len(plan.cuts)} notes, and from the index.")
+    lines = counted(sum(len(cut.lines) for cut in plan.cuts), "line")
+    invocation.say(f"Removed {lines} from {counted(len(plan.cuts), 'note')}, and from the index.")
     if plan.memories:
-        invocation.say(f"Removed {len(plan.memories)} texts from the long-term memory.")
+        invocation.say(f"Removed {counted(len(plan.memories), 'text')} from the long-term memory.")
     invocation.warn(*left)
     if not left:
         invocation.say("Searched everything within reach: nothing remains.")

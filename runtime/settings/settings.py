@@ -145,12 +145,13 @@ def valid_settings(raw: Mapping[str, Any], file: Path) -> Settings:
 
 
 def _problem(item: Mapping[str, Any]) -> str:
-    # needed for a sentence alone
     from nacre.runtime.settings.keys import likely_key, written_key
 
     meant = likely_key(item["loc"], Settings) if item["type"] == "extra_forbidden" else ""
-    said = f"there is no such setting (did you mean {meant}?)" if meant else item["msg"]
-    return f"{written_key(item['loc'])}: {said}"
+    told = {"tuple_type": "a list […] belongs here", "model_type": "an object {…} belongs here"}
+    if meant:
+        told["extra_forbidden"] = f"there is no such setting (did you mean {meant}?)"
+    return f"{written_key(item['loc'])}: {told.get(item['type'], item['msg'])}"
 
 
 def key_notices(settings: Settings, file: Path) -> tuple[str, ...]:

@@ -66,6 +66,7 @@ async def test_words_are_forgotten_everywhere(tmp_path: Path) -> None:
     assert "--yes removes this" in shown.stderr
     assert done.returncode == 0, done.stderr
     assert "Out of reach: backups" in done.stdout
+    assert "Removed 2 lines from 2 notes" in done.stdout
     assert memory.read_text() == "# Notes\n\n- Lisa plays the cello.\n- ok\n"
     assert len(transcript.read_bytes()) == len(before)
     after = [json.loads(line) for line in transcript.read_text().splitlines()]
@@ -151,6 +152,7 @@ def test_the_name_that_a_session_gave_its_note_is_found(tmp_path: Path) -> None:
 
     done = run_nacre(tmp_path, "memory", "forget", "Müllerhütte", "--yes")
 
+    assert "Removed 1 line from 1 note, " in done.stdout
     assert f"These file names have it: {note}." in done.stderr
 
 

@@ -60,6 +60,8 @@ def test_a_text_stays_a_text(tmp_path: Path, file: Path) -> None:
     [
         ("agents.defaults.maxStep", "3", "Did you mean agents.defaults.maxSteps?"),
         ("agents.defaults.maxSteps", "many", "agents.defaults.maxSteps: Input should be a valid integer"),
+        ("agents.defaults.tools.deny", "order", "agents.defaults.tools.deny: a list […] belongs here"),
+        ("agents.defaults.tools", "[1]", "agents.defaults.tools: an object {…} belongs here"),
         ("agents.list[1].id", "../home", "cannot name an agent"),
         ("agents.defaults.workspace", "${NOT_THERE}", "NOT_THERE, which is not set"),
         ("agents..x", "1", "is no key"),
