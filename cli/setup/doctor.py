@@ -195,7 +195,7 @@ async def _history(invocation: Invocation) -> Finding:
         return Finding.problem(
             "history",
             f"the notes are not committed to git: {problem}",
-            "`nacre doctor --fix` repairs the history and commits what is missing. No note is lost.",
+            "With git there, `nacre doctor --fix` repairs it and commits what is missing. No note is lost.",
             repair=repair,
         )
     return Finding.well("history", invocation.short(repository.git_dir))

@@ -430,7 +430,7 @@ def backup(
     keep running. With --check, the existing archive PATH is verified instead. The archive contains the
     settings and keys of the state folder: protect it as you protect those, or encrypt it.
     """
-    from nacre.extensions.backup.restore import check_backup, remove_leftovers
+    from nacre.extensions.backup.restore import check_backup, folder_beside, remove_leftovers
     from nacre.runtime.contracts.clock import system_clock
     from nacre.runtime.settings.disk.agent_folders import has_assistant
 
@@ -450,7 +450,7 @@ def backup(
         raise click.ClickException(
             f"{folder} has no assistant yet, so nothing was written. --state-dir names another folder."
         )
-    remove_leftovers(invocation.config.state_dir.parent)
+    remove_leftovers(folder_beside(invocation.config.state_dir))
     now = system_clock(UTC)()
     archive = _archive_path(path or Path(), now, is_encrypted=bool(recipients))
     try:
@@ -537,12 +537,14 @@ def _place_aside(target: Path, *, yes: bool, may_ask: bool) -> Path | None:
     Raises:
         click.ClickException: an assistant is there, and the owner does not want it replaced.
     """
+    from nacre.extensions.backup.restore import folder_beside, remove_leftovers
     from nacre.runtime.contracts.clock import system_clock
     from nacre.runtime.settings.disk.agent_folders import has_assistant
 
+    remove_leftovers(target)
     if not target.is_dir() or not any(target.iterdir()):
         return None
-    aside = target.with_name(f"{target.name}.before-{system_clock(UTC)():%Y%m%dT%H%M%SZ}")
+    aside = folder_beside(target) / f"{target.name}.before-{system_clock(UTC)():%Y%m%dT%H%M%SZ}"
     if yes or not has_assistant(target):
         return aside
     if may_ask:

@@ -101,7 +101,8 @@ def restore_backup(
 
     The state folder of the archive becomes `target`; what lay outside it goes to `target/outside`. Links are
     created last, so that nothing is written through a link. Leftovers of killed restores beside `target` are
-    removed. A folder at `target` is renamed `aside` in the end, if that is given.
+    removed. A folder at `target` is renamed `aside` in the end, if that is given; what is in a folder that
+    keeps its place moves into `aside`.
 
     Raises:
         RestoreRefused: something exists at `target`, or another restore to it is running.
@@ -113,7 +114,7 @@ def restore_backup(
         or (aside is None and target.is_dir() and any(target.iterdir()))
     ):
         raise RestoreRefused(f"{target} is not empty. Name a new or an empty folder.")
-    remove_leftovers(target.parent)
+    remove_leftovers(folder_beside(target))
     manifest = check_backup(archive, identity=identity, most_bytes=_free_bytes(target))
     target.parent.mkdir(parents=True, exist_ok=True)
     with _staging(target) as staging:
@@ -123,6 +124,11 @@ def restore_backup(
                 "cannot store both. Restore to a disk that distinguishes case."
             )
         _write(archive, identity, manifest, staging)
+        if target.is_dir() and folder_beside(target) == target:
+            if aside is not None:
+                _move_all(target, aside, but=staging.parent)
+            _move_all(staging, target, but=target)
+            return manifest
         if target.is_dir() and aside is not None:
             target.rename(aside)
         elif target.is_dir():
@@ -134,6 +140,19 @@ def restore_backup(
                 aside.rename(target)
             raise
     return manifest
+
+
+def folder_beside(target: Path) -> Path:
+    """Where to put what belongs beside `target`: within it if it keeps its place, as a container's volume."""
+    is_fixed = target.is_mount() or not os.access(target.parent, os.W_OK)
+    return target if target.is_dir() and is_fixed else target.parent
+
+
+def _move_all(source: Path, target: Path, *, but: Path) -> None:
+    target.mkdir(mode=0o700, exist_ok=True)
+    for path in source.iterdir():
+        if path not in (target, but):
+            path.rename(target / path.name)
 
 
 def one_name_twice(entries: Sequence[Entry]) -> tuple[str, str] | None:
@@ -198,14 +217,14 @@ def _checked_name(name: str) -> str:
 
 
 def _free_bytes(target: Path) -> int:
-    above = next(folder for folder in target.parents if folder.exists())
+    above = next(folder for folder in (target, *target.parents) if folder.exists())
     return shutil.disk_usage(above).free
 
 
 @contextmanager
 def _staging(target: Path) -> Iterator[Path]:
     """Makes a folder beside `target`, which is removed unless it was renamed. A lock marks it as in use."""
-    outer = target.with_name(f".{target.name}.restoring")
+    outer = folder_beside(target) / f".{target.name}.restoring"
     try:
         outer.mkdir(mode=0o700)
     except FileExistsError as error:

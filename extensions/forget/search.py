@@ -34,7 +34,9 @@ OUT_OF_REACH = (
     "messages that were sent to a chat, and the memory of running programs."
 )
 _MAX_NAMES = 50
-_SKIPPED_FOLDERS = frozenset({".git", "locks", "models"})
+_GIT = ".git"
+_SKIPPED_FOLDERS = frozenset({_GIT, "locks", "models"})
+_SOURCE_OF = re.compile(rb'^\{"version": 1, "path": "[^"]*"', re.MULTILINE)
 
 
 async def remaining_places(
@@ -82,10 +84,11 @@ def _file_sentences(
     elsewhere: list[Path] = []
     packed: list[Path] = []
     unread: list[Path] = []
-    for path, inside in _other_files(config):
-        if _name_matches(inside, target):
+    for path in _other_files(config):
+        if _name_matches(path.name, target):
             names.append(path)
-        if str(path) in reported or not path.is_file():
+        if path.name == _GIT or str(path) in reported or not path.is_file():
+            packed += [path] if path.name == _GIT else []
             continue
         try:
             with path.open("rb") as file:
@@ -99,7 +102,7 @@ def _file_sentences(
     for paths, sentence in (
         (elsewhere, "These files have it: {}."),
         (names, "These file names have it: {}. Rename or remove the files."),
-        (packed, "These files are compressed or encrypted and were not searched: {}."),
+        (packed, "These files or repositories are compressed or encrypted and were not searched: {}."),
         (unread, "These files could not be read: {}."),
     ):
         if paths:
@@ -123,10 +126,8 @@ def _git_sentences(config: Config, target: Target, needles: Sequence[bytes]) -> 
         if messages:
             sentences.append(f"Messages of commits have it: {_names(messages)}.")
     folders = (config.state_dir / HISTORY_FOLDER, config.workspace / ".git")
-    files = (path for folder in folders for path in folder.rglob("*"))
-    plain = (
-        path for path in files if path.is_file() and not path.is_symlink() and "objects" not in path.parts
-    )
+    files = (path for folder in folders for path in folder.rglob("*") if "objects" not in path.parts)
+    plain = (path for path in files if path.is_file() and not path.is_symlink())
     if own := [path for path in plain if _path_matches(path, target, needles)]:
         sentences.append(f"These files of git have it: {_names(own)}.")
     return sentences
@@ -169,13 +170,17 @@ def _path_matches(path: Path, target: Target, needles: Sequence[bytes]) -> bool:
 
 
 def matching_versions(config: Config, target: Target) -> int:
-    """How many versions of notes in the git history match; 0 if the history cannot be read."""
+    """How many versions in the git history match, names of notes in them apart; 0 if it cannot be read."""
     repository = Repository(config.workspace, state_dir=config.state_dir)
     if not repository.is_there:
         return 0
+
+    def says(data: bytes) -> bool:
+        return target.matches_any(_SOURCE_OF.sub(b"", data).decode("utf-8", "replace"))
+
     try:
         repository.read()
-        return versions_with(repository, lambda data: target.matches_any(data.decode("utf-8", "replace")))
+        return versions_with(repository, says)
     except GitFailed:
         return 0
 
@@ -207,20 +212,18 @@ def _owner_git_sentences(config: Config, target: Target) -> list[str]:
     ]
 
 
-def _other_files(config: Config) -> Iterator[tuple[Path, str]]:
+def _other_files(config: Config) -> Iterator[Path]:
     roots = {config.state_dir, config.folders.agent_dir, config.folders.index_file.parent}
-    roots |= {config.folders.sessions_file.parent}
-    if config.is_in_files:
-        roots.add(config.workspace)
-    history, seen = config.state_dir / HISTORY_FOLDER, set[Path]()
+    roots |= {config.folders.sessions_file.parent, *([config.workspace] if config.is_in_files else [])}
+    history, seen = config.state_dir / HISTORY_FOLDER, {config.workspace / _GIT}
     for root in roots:
-        for path in root.rglob("*"):
-            is_passed = bool(_SKIPPED_FOLDERS & set(path.relative_to(root).parts)) or path.is_relative_to(
-                history
-            )
+        around = (above / _GIT for above in root.parents if (above / _GIT).exists())
+        for path in (*around, *root.rglob("*")):
+            inner = (path.parent if path.name == _GIT else path).parts[len(root.parts) :]
+            is_passed = not _SKIPPED_FOLDERS.isdisjoint(inner) or path.is_relative_to(history)
             if path not in seen and not is_passed and not path.is_symlink():
                 seen.add(path)
-                yield path, path.name
+                yield path
 
 
 def _names(paths: Sequence[Path | str]) -> str:
@@ -246,9 +249,8 @@ def text_matches(text: str, target: Target) -> bool:
         return True
     if "{" not in text and "[" not in text:
         return False
-    return any(
-        target.matches_any(value) for line in (text, *text.splitlines()) for value in _json_texts(line)
-    )
+    values = (value for line in (text, *text.splitlines()) for value in _json_texts(line))
+    return any(map(target.matches_any, values))
 
 
 def _name_matches(name: str, target: Target) -> bool:
@@ -288,11 +290,8 @@ def _binary_matches(text: str, target: Target) -> bool:
         if target.matches(piece):
             return True
         folded = piece.casefold()
-        if (
-            whole
-            and all(word in folded for word in target.words)
-            and all(each.search(folded) for each in whole)
-        ):
+        has_all = whole and all(word in folded for word in target.words)
+        if has_all and all(each.search(folded) for each in whole):
             return True
     return False
 

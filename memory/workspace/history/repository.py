@@ -33,7 +33,7 @@ BRANCH = "refs/heads/main"
 HISTORY_FOLDER = "history"
 """The folder of the state folder with one repository for each workspace."""
 
-NO_HISTORY = 'It begins with the next turn that notes something, unless memory.history.commits is "off".'
+NO_HISTORY = 'With git, the next turn that notes something begins it, unless memory.history.commits is "off".'
 """What to say about a workspace without a history."""
 
 DAMAGED = ".damaged-"

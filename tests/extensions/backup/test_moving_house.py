@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from tests.cli.program import Terminal, run_nacre
 from tests.runtime.agents import write_settings
@@ -71,6 +76,27 @@ def test_an_assistant_that_is_there_is_kept_aside(tmp_path: Path) -> None:
     assert "Halcyon" in run_nacre(new, "search", "boat").stdout
     kept = run_nacre(new, "search", "kite", NACRE_STATE_DIR=told["replaced"])
     assert "Swift" in kept.stdout
+
+
+def test_a_volume_of_a_container_keeps_its_place(tmp_path: Path) -> None:
+    """Nobody can rename it or write beside it. An assistant that is in it moves into a folder of it."""
+    archive, state = _archive(tmp_path / "old"), tmp_path / "state"
+    state.mkdir()
+    run = f"{shlex.quote(sys.executable)} -m nacre --state-dir {state}"
+    program = (
+        f"mount -t tmpfs none {state} || exit 77; {run} restore {archive} && {run} restore {archive} --yes "
+    )
+    program += f"&& {run} search boat && ls -A {state} {state}/state.before-*"
+    ended = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", program], capture_output=True, text=True, check=False
+    )
+    if ended.returncode == 77 or "unshare" in ended.stderr:
+        pytest.skip("this system lets nobody mount a folder")
+
+    assert ended.returncode == 0, ended.stderr
+    assert "Halcyon" in ended.stdout
+    assert ended.stdout.count("nacre.json5") == 2
+    assert "restoring" not in ended.stdout
 
 
 def test_init_restores_instead_of_setting_up(tmp_path: Path) -> None:

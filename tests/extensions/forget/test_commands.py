@@ -143,6 +143,24 @@ async def test_nothing_goes_that_was_not_named(tmp_path: Path) -> None:
     assert (state / "workspace/MEMORY.md").read_text() == NOTES
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+async def test_repositories_around_and_below_are_named(tmp_path: Path) -> None:
+    """Somebody keeps the whole state folder in git, or has a submodule: such a repository may have it."""
+    await _talked(tmp_path / ".nacre")
+    nested = tmp_path / ".nacre/workspace/memory/other"
+    nested.mkdir()
+    for folder in (tmp_path, tmp_path / ".nacre", nested):
+        run_git(folder / ".git", "init", "-q")
+
+    done = run_nacre(tmp_path, "memory", "forget", "halcyon boat", "--yes", "--transcripts", "--git-history")
+
+    assert done.returncode == 0, done.stderr
+    named = done.stderr.partition("were not searched: ")[2]
+    for folder in (tmp_path, tmp_path / ".nacre", nested):
+        assert str(folder / ".git") in named
+    assert "--git-history removes it" not in done.stderr
+
+
 def test_the_name_that_a_session_gave_its_note_is_found(tmp_path: Path) -> None:
     """It was written without accents."""
     write_settings(tmp_path / ".nacre", NO_MODEL)
