@@ -223,10 +223,9 @@ LEAST_IDF = 1e-6
 """The IDF of a word that occurs in more than half of all chunks."""
 
 _REMEMBERED_ATOMS = 20_000
-_COUNTS = """
-SELECT (
-    SELECT count(*) FROM memory_words WHERE agent = %(agent)s AND build = %(build)s AND words @@ asked.atom
-) FROM unnest(%(atoms)s::text[]::tsquery[]) WITH ORDINALITY AS asked (atom, place) ORDER BY place
+_COUNT: LiteralString = """
+(SELECT count(*) FROM memory_words
+WHERE agent = %(agent)s AND build = %(build)s AND words @@ %(atom_{at})s::tsquery)
 """
 # With f the weighted frequency and K = k₁ (1 − b + b · length / usual length), f (k₁ + 1) / (f + K) is
 # (k₁ + 1) (1 − K / (f + K)); k₁ is 1.2 and b 0.75.
@@ -328,7 +327,8 @@ class WordReader:
         found = {atom: known.get(atom) for atom in atoms if atom}
         missing = [atom for atom, count in found.items() if count is None]
         if missing:
-            counted = [int(row[0]) for row in moment.rows(_COUNTS, atoms=missing)]
+            statement = "SELECT " + ", ".join(_COUNT.replace("{at}", str(at)) for at in range(len(missing)))
+            counted = moment.searched(statement, **{f"atom_{at}": atom for at, atom in enumerate(missing)})[0]
             found.update(zip(missing, counted, strict=True))
             # A word that does not occur yet may appear at any time, so zero is not cached.
             known.update((atom, count) for atom, count in zip(missing, counted, strict=True) if count)
