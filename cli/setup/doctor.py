@@ -377,8 +377,8 @@ async def session_findings(invocation: Invocation, now: Clock) -> list[Finding]:
         return [Finding.problem("sessions", str(error), "Nothing was changed.")]
     advice = "What could not be read was set aside beside the list, not overwritten."
     found = [Finding.problem("sessions", notice, advice) for notice in store.index.notices]
-    lost = [each.key for each in sessions if each.is_current and each.size_bytes is None]
-    if lost:
+    begun = (each for each in sessions if each.is_current and each.record.last_interaction_at_ms)
+    if lost := [each.key for each in begun if each.size_bytes is None]:
         found.append(
             Finding.note(
                 "sessions",

@@ -8,6 +8,7 @@ archive is written under a temporary name and renamed once it is complete.
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import hashlib
 import io
@@ -535,21 +536,23 @@ def _place_aside(target: Path, *, yes: bool, may_ask: bool) -> Path | None:
     """Where the folder at `target` goes, or `None` if nothing is there.
 
     Raises:
-        click.ClickException: an assistant is there, and the owner does not want it replaced.
+        click.ClickException: an assistant is there that serves, or that the owner does not want replaced.
     """
     from nacre.extensions.backup.restore import folder_beside, remove_leftovers
     from nacre.runtime.contracts.clock import system_clock
+    from nacre.runtime.ledger.file_ledger import ledger_file
     from nacre.runtime.settings.disk.agent_folders import has_assistant
 
     remove_leftovers(target)
     if not target.is_dir() or not any(target.iterdir()):
         return None
+    if asyncio.run(ledger_file(target).is_served()):
+        raise click.ClickException(f"`nacre serve` runs in {target}, so nothing was changed. Stop it first.")
     aside = folder_beside(target) / f"{target.name}.before-{system_clock(UTC)():%Y%m%dT%H%M%SZ}"
     if yes or not has_assistant(target):
         return aside
     if may_ask:
-        click.echo(f"{target} has an assistant already.")
-        click.echo(f"It would move to {aside}. Stop `nacre serve` first.")
+        click.echo(f"{target} has an assistant already.\nIt would move to {aside}.")
         if click.confirm("Replace it?", default=False):
             return aside
         raise click.ClickException("Nothing was changed.")

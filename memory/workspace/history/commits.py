@@ -62,8 +62,8 @@ def attributed(
 
     `writer_of` returns the writer of a line number in `new`, or `None` if it is unknown. A line that was also
     removed by these changes, even with another line end, was moved and belongs to `hand`, as does a change
-    without known lines. Lines that cannot be known, such as blank ones, belong to the lines before them in
-    their change.
+    without known lines. Lines that cannot be known, such as those without words, belong to the lines before
+    them in their change.
     """
     places = list(hunks(old, new))
     gone = {line.rstrip() for a, b, _c, _d in places for line in old[a:b]}
@@ -71,9 +71,9 @@ def attributed(
     for a, b, c, d in places:
         runs: list[tuple[W, int]] = []
         for number in range(c, d):
-            line = new[number]
-            writer = None if not line.strip() else hand if line.rstrip() in gone else writer_of(number)
-            if writer is None and line.strip() and not line.lstrip().startswith("#"):
+            line, has_words = new[number], any(map(str.isalnum, new[number]))
+            writer = None if not has_words else hand if line.rstrip() in gone else writer_of(number)
+            if writer is None and has_words and not line.lstrip().startswith("#"):
                 writer = hand
             if writer is not None and (not runs or runs[-1][0] != writer):
                 runs.append((writer, number if runs else c))

@@ -264,3 +264,15 @@ def test_a_history_that_stopped_is_told_and_repaired(tmp_path: Path) -> None:
     assert [bool(each["session_id"]) for each in log] == [True, True, False]
     assert not json.loads(run_nacre(tmp_path, "status", "--json").stdout)["historyProblem"]
     assert "cello" in run_nacre(tmp_path, "memory", "diff").stdout
+
+
+def test_after_new_nothing_is_amiss(tmp_path: Path) -> None:
+    """The new session has no transcript yet, and the note of the one before is nobody's change by hand."""
+    for said in ("Remember that my boat is called Halcyon.", "/new"):
+        assert run_nacre(tmp_path, "send", "-m", said).returncode == 0
+
+    assert "transcripts" not in run_nacre(tmp_path, "doctor").stdout
+    if shutil.which("git"):
+        log = run_nacre(tmp_path, "memory", "log").stdout
+        assert "halcyon.md" in log
+        assert "by hand" not in log

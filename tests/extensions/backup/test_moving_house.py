@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shlex
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from nacre.runtime.ledger.file_ledger import ledger_file
+from nacre.runtime.models.scripted import Clock, CountingIds
 from tests.cli.program import Terminal, run_nacre
-from tests.runtime.agents import write_settings
+from tests.runtime.agents import START, write_settings
 
 EARLIER = 1_700_000_000
 
@@ -76,6 +79,20 @@ def test_an_assistant_that_is_there_is_kept_aside(tmp_path: Path) -> None:
     assert "Halcyon" in run_nacre(new, "search", "boat").stdout
     kept = run_nacre(new, "search", "kite", NACRE_STATE_DIR=told["replaced"])
     assert "Swift" in kept.stdout
+
+
+async def test_what_serves_is_not_replaced(tmp_path: Path) -> None:
+    """`nacre serve` would go on in the new folder with the ledger of the old one."""
+    archive, served = _archive(tmp_path / "old"), ledger_file(tmp_path / "old/.nacre")
+    ledger = await served.open(now=Clock(START), new_id=CountingIds("b-"))
+    try:
+        tried = await asyncio.to_thread(run_nacre, tmp_path / "old", "restore", str(archive), "--yes")
+    finally:
+        await ledger.close()
+
+    assert tried.returncode == 1
+    assert "Stop it first." in tried.stderr
+    assert not list((tmp_path / "old").glob("*before*"))
 
 
 def test_a_volume_of_a_container_keeps_its_place(tmp_path: Path) -> None:
