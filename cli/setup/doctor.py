@@ -70,13 +70,8 @@ class Finding(Record):
 
     def json(self) -> dict[str, Any]:
         """For scripts."""
-        return {
-            "area": self.area,
-            "state": self.state,
-            "text": self.text,
-            "advice": self.advice or None,
-            "canFix": self.repair is not None,
-        }
+        facts = {"area": self.area, "state": self.state, "text": self.text}
+        return {**facts, "advice": self.advice or None, "canFix": self.repair is not None}
 
 
 _LEAST_BYTES = 100 << 20
@@ -135,6 +130,11 @@ async def _permissions(invocation: Invocation) -> Finding:
         return "kept from other users of this machine"
 
     found = await asyncio.to_thread(lambda: list(open_to_others(config.state_dir, config.folders)))
+    notes = config.workspace.resolve()
+    is_ajar = all(each.stat().st_mode & 0o001 for each in (notes, *notes.parents) if each.is_dir())
+    if not found and config.is_in_files and is_ajar:
+        what = f"everybody on this machine can read the notes in {invocation.short(notes)}"
+        return Finding.note("permissions", what, "`chmod go= FOLDER` closes it, unless you share them.")
     if not found:
         return Finding.well("permissions", "nobody else can read what Nacre keeps")
     return Finding.problem(

@@ -12,6 +12,7 @@ import stat
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -276,3 +277,19 @@ def test_after_new_nothing_is_amiss(tmp_path: Path) -> None:
         log = run_nacre(tmp_path, "memory", "log").stdout
         assert "halcyon.md" in log
         assert "by hand" not in log
+
+
+def test_notes_that_everybody_can_read_are_told(tmp_path: Path) -> None:
+    """A linked workspace lies outside of the folder that keeps others out. It may be shared on purpose."""
+    with TemporaryDirectory(dir="/tmp") as notes:
+        Path(notes).chmod(0o755)
+        (tmp_path / ".nacre").mkdir()
+        (tmp_path / ".nacre/workspace").symlink_to(notes)
+        run_nacre(tmp_path, "send", "-m", "Remember that my boat is called Halcyon.")
+
+        told = run_nacre(tmp_path, "doctor").stdout
+        Path(notes).chmod(0o700)
+        closed = run_nacre(tmp_path, "doctor").stdout
+
+    assert "everybody on this machine can read the notes in" in told
+    assert "everybody" not in closed
