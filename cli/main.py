@@ -83,6 +83,9 @@ def nacre(context: click.Context) -> int | None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The `nacre` program: runs one command and ends the process with its code."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:  # closed by the caller, as by `2>&-`; the null device takes its number
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "w" if number else "r"))
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
@@ -120,7 +123,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         log.info("the system refused", exc_info=True)
         if str(error).endswith("."):  # a sentence of Nacre's own, where a store cannot be reached
             return _failed(error, 1)
-        return _failed(f"Nacre stopped, because the system refused something: {error}.", 1)
+        reason = f"{error.strerror}, at {error.filename}" if error.strerror and error.filename else error
+        return _failed(f"Nacre stopped, because the system refused something: {reason}.", 1)
     except Exception as error:
         from nacre.sessions.contracts.errors import SessionError
 

@@ -14,7 +14,6 @@ from nacre.cli.screen.json_text import camel_json, print_json
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
     from nacre.cli.talk.quiet_turn import Outcome
-    from nacre.runtime.contracts.errors import AgentError
     from nacre.runtime.contracts.events import Event
     from nacre.runtime.contracts.inbound import Attachment, Inbound
 
@@ -68,6 +67,7 @@ def command(
     from nacre.cli.signals import run_until_signal
     from nacre.cli.talk.quiet_turn import shared_key, terminal_message
     from nacre.runtime.contracts.errors import AgentError, ConfigError, TurnCancelled
+    from nacre.sessions.contracts.errors import SessionError
 
     told: list[Outcome] = []
     try:
@@ -78,7 +78,7 @@ def command(
         if code >= SIGNALS and as_json and not told:
             _print_outcome(None, TurnCancelled(f"The turn was stopped by signal {code - SIGNALS}."))
         return code
-    except AgentError as error:
+    except (AgentError, SessionError) as error:
         if not as_json:
             raise
         _print_outcome(None, error)
@@ -117,10 +117,11 @@ async def _send(invocation: Invocation, inbound: Inbound, told: list[Outcome], *
         for notice in agent.notices:
             if progress is not None:
                 progress.line(notice, "warning")
+        key = agent.session_key(inbound)
         outcome = await run_quiet_turn(agent, inbound, progress)
         told.append(outcome)
         if as_json:
-            _print_outcome(outcome, None)
+            _print_outcome(outcome, None, key)
         elif isinstance(outcome.ending, ReplyReady):
             invocation.say(outcome.ending.reply.text.strip())
         sys.stdout.flush()
@@ -128,10 +129,10 @@ async def _send(invocation: Invocation, inbound: Inbound, told: list[Outcome], *
     return 1 if isinstance(outcome.ending, TurnFailed) else 0
 
 
-def _print_outcome(outcome: Outcome | None, error: AgentError | None) -> None:
+def _print_outcome(outcome: Outcome | None, error: Exception | None, key: str | None = None) -> None:
     from nacre.runtime.contracts.events import ReplyReady, Silence, TextStreamed, TurnFailed
 
-    value: dict[str, Any] = {"reply": None, "sessionKey": None, "sessionId": None, "events": []}
+    value: dict[str, Any] = {"reply": None, "sessionKey": key, "sessionId": None, "events": []}
     if outcome is not None:
         # The streamed pieces of the answer are left out: the reply has them all.
         value["events"] = [_event(event) for event in outcome.events if not isinstance(event, TextStreamed)]

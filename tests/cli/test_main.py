@@ -192,6 +192,25 @@ def test_output_that_cannot_be_written_is_a_sentence_and_code_1(tmp_path: Path, 
     assert run.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_a_closed_stream_is_as_good_as_the_null_device(tmp_path: Path, closed: str) -> None:
+    """The command does its work; what is said to the stream that its caller closed is lost, and no more."""
+    script = f'"$0" -m nacre send "Remember that my boat is called Halcyon." {closed}'
+    run = subprocess.run(
+        ["sh", "-c", script, sys.executable],
+        capture_output=True,
+        text=True,
+        env=environment(tmp_path),
+        timeout=60,
+    )
+
+    assert run.returncode == 0, run.stderr
+    assert ("Halcyon" in run.stdout) == ("1>" not in closed)
+    assert ("append" in run.stderr) == ("2>" not in closed)
+    notes = (tmp_path / ".nacre/workspace/memory").glob("*.md")
+    assert any("Halcyon" in note.read_text(encoding="utf-8") for note in notes)
+
+
 @pytest.mark.parametrize(
     "command", [("memory", "status"), ("sessions", "list"), ("admin", "agents"), ("init",)]
 )

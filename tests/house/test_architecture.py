@@ -66,6 +66,7 @@ OPENERS = {
     "extensions/backup/restore.py": "archives, and what was in them",
     "extensions/backup/encryption.py": "the key of an archive, and pipes to what encrypts it",
     "extensions/importers/sources/pieces.py": "what another program left, which is only read",
+    "cli/main.py": "the null device, for a stream that the caller closed",
     "cli/talk/keyboard/attached_files.py": "the files that the owner sends along",
     "cli/talk/keyboard/prompt.py": "the line history",
     "extensions/discord/bridge.py": "which chats are looked through after a pause",

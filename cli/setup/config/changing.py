@@ -49,8 +49,8 @@ def unset(file: Path, environment: Mapping[str, str], key: Key) -> tuple[str, ..
 def change_file(file: Path, environment: Mapping[str, str], change: Callable[[str], str]) -> tuple[str, ...]:
     """Puts `change(text)` in the place of the file's text, if it is one that Nacre can start with.
 
-    The file that a link leads to is changed; it becomes its owner's alone. Two changes at the same time
-    follow each other.
+    The file that a link leads to is changed; it becomes its owner's alone, and stays read-only if it was. Its
+    ends of lines stay. Two changes at the same time follow each other.
 
     Raises:
         ConfigError: what would be written does not fit, or the file cannot be read or written.
@@ -64,9 +64,14 @@ def change_file(file: Path, environment: Mapping[str, str], change: Callable[[st
         with locked(real):
             found = read_plain(real)
             text = found[0].decode("utf-8") if found else ""
-            new = _changed(text, change, file, environment)
-            told = checked_settings(new, file, environment)
-            replace_file(real, new.encode("utf-8"))
+            line_end = "\r\n" if "\r\n" in text else "\n"
+            new = _changed(text.replace("\r\n", "\n"), change, file, environment)
+            try:
+                told = checked_settings(new, file, environment)
+            except ConfigError as error:
+                raise ConfigError(f"Nothing was written. With this change: {error}") from error
+            replace_file(real, new.replace("\n", line_end).encode("utf-8"))
+            real.chmod(found[1].st_mode & 0o600 if found else 0o600)
     except (SessionError, OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} was not changed: {error}") from error
     return told

@@ -429,8 +429,10 @@ def with_history(
             done = work(repository)
             asyncio.run(_reject_undone(workspace, _changes(repository, repository.head())))
             return done
-    except (GitFailed, FileBusy, OSError, PathOutsideRoot, CommitUnknown, UndoConflict) as error:
+    except (GitFailed, FileBusy, PathOutsideRoot, CommitUnknown, UndoConflict) as error:
         raise HistoryUnusable(str(error)) from error
+    except OSError as error:
+        raise HistoryUnusable(f"{workspace.place} cannot be used: {error.strerror or error}.") from error
 
 
 async def _reject_undone(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from nacre import Agent
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
-from tests.cli.program import run_nacre
+from tests.cli.program import environment, run_nacre
 from tests.faults.apart.isolation import tree_bytes
 from tests.memory.workspace.history.owners_git import POISONS, canary, old_history, owner_git
 from tests.runtime.agents import START, TODAY, write_settings
@@ -73,6 +75,43 @@ async def test_from_a_conversation_to_its_undoing(tmp_path: Path) -> None:
     again = run_nacre(tmp_path, "memory", "undo")
     assert (again.returncode, "can be undone" in again.stderr) == (1, True)
     assert "no commit '--all'" in run_nacre(tmp_path, "memory", "diff", "--", "--all").stderr
+
+
+AS_ANYBODY = """
+import ctypes, os, sys
+if os.getuid() == 0:  # without CAP_DAC_OVERRIDE (1), dropped for the next program, root heeds permissions
+    ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)
+os.execv(sys.executable, [sys.executable, "-m", "nacre", *sys.argv[1:]])
+"""
+
+
+def _run_as_anybody(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", AS_ANYBODY, *arguments],
+        capture_output=True,
+        text=True,
+        env=environment(home),
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("arguments", [("undo",), ("forget", "4711", "--yes")])
+async def test_notes_that_cannot_be_written_are_a_sentence(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    """It has the place and the reason, without the number of the system's error; the note is as it was."""
+    await _noted(tmp_path, "- The gate code is 4711.")
+    log = tmp_path / ".nacre/workspace" / TODAY
+    log.parent.chmod(0o555)
+    run = _run_as_anybody(tmp_path, "memory", *arguments)
+    log.parent.chmod(0o755)
+
+    assert run.returncode == 1
+    assert "Permission denied" in run.stderr
+    assert str(tmp_path / ".nacre/workspace") in run.stderr
+    assert "Errno" not in run.stderr
+    assert run.stderr.endswith(".\n")
+    assert "4711" in log.read_text(encoding="utf-8")
 
 
 async def test_a_repository_of_the_owner_is_let_be(tmp_path: Path) -> None:

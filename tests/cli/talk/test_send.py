@@ -176,6 +176,16 @@ def test_an_agent_that_cannot_open_is_code_1_in_words_and_in_json(tmp_path: Path
     assert error["message"] == in_words.stderr.strip()
 
 
+def test_a_turn_that_fails_names_its_session(tmp_path: Path) -> None:
+    """The JSON object has the key of the session that the message is kept in; one that cannot be has none."""
+    arguments = ("send", "hello", "--json", "--model", "openai/none", "--session")
+    failed = json.loads(run_nacre(tmp_path, *arguments, "bees").stdout)
+    nowhere = json.loads(run_nacre(tmp_path, *arguments, "agent:").stdout)
+
+    assert (failed["error"]["type"], failed["sessionKey"]) == ("ModelAuthError", "agent:main:direct:bees")
+    assert (nowhere["error"]["type"], nowhere["sessionKey"]) == ("SessionKeyInvalid", None)
+
+
 def test_a_turn_that_fails_is_code_1(tmp_path: Path) -> None:
     """A session that cannot be is told on standard error, and nothing goes to standard output."""
     run = run_nacre(tmp_path, "send", "-m", "hello", "--session", "agent:")

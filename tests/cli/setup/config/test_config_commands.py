@@ -47,6 +47,23 @@ def test_a_setting_is_set_and_taken_out_again(tmp_path: Path, file: Path) -> Non
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+def test_ends_of_lines_and_a_read_only_mode_stay(tmp_path: Path, file: Path) -> None:
+    """A file of Windows gets lines that end as its others do, also from an editor; read-only stays so."""
+    file.write_bytes(WRITTEN.replace("\n", "\r\n").encode())
+    file.chmod(0o444)
+
+    run_here(tmp_path, "config", "set", "session.dmScope", "per-peer", MY_KEY="k-123456789")
+    editor = 'sh -c \'echo "// end" >> "$0"\''
+    ended = run_nacre(tmp_path, "config", "edit", EDITOR=editor, MY_KEY="k-123456789")
+
+    lines = file.read_bytes().split(b"\n")
+    assert ended.returncode == 0, ended.stderr
+    assert b'    dmScope: "per-peer",\r' in lines
+    assert b"// end\r" in lines
+    assert all(line.endswith(b"\r") for line in lines[:-1])
+    assert stat.S_IMODE(file.stat().st_mode) == 0o400
+
+
 def test_a_text_stays_a_text(tmp_path: Path, file: Path) -> None:
     """A value that looks like a number is a text where the setting wants one."""
     run_here(tmp_path, "config", "set", "agents.list[work].name", "42", MY_KEY="k-123456789")
@@ -77,11 +94,13 @@ def test_a_text_stays_a_text(tmp_path: Path, file: Path) -> None:
 def test_what_nacre_could_not_start_with_is_not_written(
     tmp_path: Path, file: Path, key: str, value: str, told: str
 ) -> None:
-    """A sentence, exit code 2, and the file byte for byte as it was."""
+    """A sentence that says so, exit code 2, and the file byte for byte as it was."""
     ended = run_nacre(tmp_path, "config", "set", key, value, MY_KEY="k-123456789")
 
     assert (ended.returncode, ended.stdout) == (2, "")
     assert told in " ".join(ended.stderr.split())
+    is_a_key = key not in ("agents..x", "agents.defaults.maxStep")
+    assert ended.stderr.startswith("Nothing was written.") == is_a_key
     assert file.read_text(encoding="utf-8") == WRITTEN
 
 
