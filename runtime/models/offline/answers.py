@@ -54,7 +54,7 @@ NOT_UNDERSTOOD_HERE = (
 WROTE_DOWN = "I wrote this down in `{path}`: “{text}”"
 ALREADY_WRITTEN = "This already stands in `{path}`: “{text}”"
 NOT_WRITTEN = "I could not write this down: {problem}"
-NOT_KEPT_HERE = "Notes are not kept in this chat, so I did not write that down. Tell me in our private chat."
+NOT_KEPT_HERE = "I did not write that down: notes cannot be written here now. In a group, tell me in private."
 NOTHING_TO_KEEP = (
     'What should I remember? Say it in one message, for example "remember that my dentist is Dr. Rossi".'
 )

@@ -105,9 +105,10 @@ async def test_a_failed_append_is_reported_with_its_reason() -> None:
 @pytest.mark.parametrize(
     "changes", [{"tools": (SEARCH,)}, {"tools": (APPEND,), "changing": GROUP}, {"tools": ()}]
 )
-async def test_a_chat_without_notes_says_that_it_keeps_none(changes: dict[str, object]) -> None:
-    """Without the tool, or in a group, nothing is written and the answer says so."""
-    assert "not kept in this chat" in await said("Remember that the party is on Sunday.", **changes)
+async def test_where_no_note_can_be_written_none_is_promised(changes: dict[str, object]) -> None:
+    """With no tool, as when the workspace is gone, or in a group: the answer holds for a private chat."""
+    answer = await said("Remember that the party is on Sunday.", **changes)
+    assert "notes cannot be written here now. In a group, " in answer
 
 
 async def test_the_day_comes_from_the_prompt_and_else_from_the_clock() -> None:
