@@ -38,7 +38,7 @@ LIMITS = {
     "depth: plain turn": 14,
     "files that one file imports": 65,
     "members that only forward": 15,
-    "lines: everything": 112_877,
+    "lines: everything": 112_879,
     "lines: core": 73_245,
     "imports from the core into extensions": 0,
 }

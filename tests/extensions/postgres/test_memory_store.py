@@ -17,6 +17,7 @@ from nacre.extensions.postgres.server.connections import ConnectionLimits
 from nacre.extensions.postgres.server.database import Database
 from nacre.memory.contracts.errors import IndexBusy, IndexClosed, IndexUnusable
 from nacre.memory.contracts.store import Scope
+from nacre.memory.contracts.words import Atom
 from tests.extensions.postgres.conftest import AGENT
 from tests.memory.stores.rebuild_contract import RebuildContract
 from tests.memory.stores.sample_index import OpenStore, chunk, embed, found, ids_by_text, indexed, near, put
@@ -102,6 +103,17 @@ async def test_a_damaged_index_is_replaced_by_an_empty_one(database: Database) -
     assert not set((await ids_by_text(again)).values()) & set(ids.values())
     assert AGENT in place.name
     assert place.quarantined() == ()
+
+
+async def test_the_words_of_a_long_question_are_counted(open_store: OpenStore) -> None:
+    """Two thousand characters of Chinese are as many words; a row of the server has 1,664 columns at most."""
+    store = await open_store()
+    await put(store, indexed(chunk("一 丁")))
+    atoms = [Atom(chr(code)) for code in range(ord("一"), ord("一") + 2000)]
+
+    counts = await store.read(lambda index: index.counts_of(atoms))
+
+    assert (len(counts), *counts[:3]) == (2000, 1, 1, 0)
 
 
 async def test_what_the_server_cannot_do_is_told(open_store: OpenStore) -> None:
