@@ -233,7 +233,7 @@ SELECT count(*) >= %(least)s AND EXISTS (SELECT FROM pg_opclass WHERE opcname = 
     SELECT FROM memory_chunk_vectors WHERE agent = %(agent)s AND build = %(build)s LIMIT %(least)s
 ) AS few
 """
-"""Whether a build is large enough, and pgvector (0.7 or newer) can index it."""
+"""Whether a build is large enough, and whether pgvector (0.7 or newer) can index its vectors."""
 _NEAR_INDEXES = """
 SELECT relname::text, indisvalid FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
 WHERE relnamespace = current_schema()::regnamespace AND (starts_with(relname::text, %(before)s)

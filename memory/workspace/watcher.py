@@ -69,8 +69,8 @@ def concerns_workspace(workspace: Path, top: Collection[str], path: str) -> bool
 
 
 def concerns_notes(path: str, folders: Sequence[Path]) -> bool:
-    """Whether a change at this path in one of the folders can affect notes: it is a Markdown file, or a
-    folder of notes. The folders themselves may lie anywhere, as the workspace does in `~/.nacre`."""
+    """Whether a change at this path can affect notes, because it is a Markdown file or a folder of notes.
+    The `folders` of notes may lie anywhere, as the workspace does in `~/.nacre`."""
     changed = Path(path)
     inner = next((changed.relative_to(each) for each in folders if changed.is_relative_to(each)), changed)
     # A moved or deleted folder comes as one event with the folder's name.
