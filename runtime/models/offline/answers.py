@@ -37,9 +37,10 @@ SMALL_TALK = {
     "thanks": "You are welcome.",
     "farewell": "Goodbye. What you asked me to remember stays in your notes.",
     "about": ABOUT,
-    "forget": "I cannot take anything out of your notes: I only add to them. They are Markdown files in your "
-    "workspace, `MEMORY.md` and the daily logs in `memory/`; delete the line there, and it is gone from my "
-    "search too.",
+    "forget": "I do not take anything out of your notes by myself: `/forget` with a word of them shows the "
+    "lines that have it, and removes them when you confirm.",
+    "remind": 'I cannot read times. In a terminal, `nacre admin schedule add --at 2026-12-01T18:00 "call '
+    'Ben"` sets a reminder, and `nacre serve` sends it to you.',
 }
 CANNOT_SEE_IMAGES = f"I cannot look at images. {ABOUT}"
 NOT_UNDERSTOOD = (

@@ -58,7 +58,7 @@ decision   \b(?:wir|ich) (?:haben|habe|hatten)\b.{0,120}?\b(?:entschieden|beschl
 decision   \b(?:(?:nous avons|on a|j'ai) (?:décidé|convenu|choisi)|decid(?:ido|imos|í|i)|acordamos|acordado|elegimos|escolhemos|combinamos|(?:abbiamo|ho) (?:deciso|scelto|concordato))\b
 decision   (?:мы|я) (?:решил|договорились|выбрали)|(?:我们|我|咱们)(?:最后|最终|已经)?(?:决定|选择|约定|商定|定下)|(?:하기로|쓰기로|으로|로) (?:했|결정|정했|하겠)
 decision   ことに(?:しました|した|します|する|決めた|決めました|決まりました)|[とに]決め(?:た|ました)|採用(?:します|しました)
-preference \bi(?:'d| would)?(?: \w+ly| always)? prefer\b|\bmy (?:preference|favou?rite)\b|\bfrom now on\b|\bi(?:'m| am) (?:allergic|vegetarian|vegan|left-handed|lactose|colou?r-?blind)\b
+preference \bi(?:'d| would)?(?: \w+ly| always)? prefer\b|\bmy (?:preference|favou?rite)\b|\bfrom now on\b|\b(?:i(?:'m| am)|\w+(?:'s| is)) (?:allergic|vegetarian|vegan|left-handed|lactose|colou?r-?blind)\b
 preference \bi (?:really |always )?(?:like|love|hate|dislike|enjoy|can'?t stand|(?:don'?t|do not|never|always) (?:like|eat|drink|use|work|take|want|wear))\b(?! (?:it|this|that|you)\b)
 preference \bich (?:bevorzuge|mag|liebe|hasse|(?:esse|trinke) kein\w*|bin (?:allergisch|veget\w*|vegan\w*))\b|\blieblings\w+|\bje (?:préfère|déteste|n'aime pas|suis (?:allergique|végét\w*))|\bj'(?:aime|adore)\b
 preference \b(?:prefiero|odio|soy alérgic[oa]|me (?:gusta|gustan|encanta)|prefiro|odeio|gosto de|não gosto|preferisco|mi piac(?:e|ciono)|detesto)\b|\bя (?:не )?(?:предпочитаю|люблю|ненавижу)|\bмне (?:не )?нрав
@@ -90,6 +90,7 @@ about      \b(?:who|what) are you\b|\bwhat can (?:you|i) (?:do|ask|say)\b|\bwhat
 about      \bare you (?:an? )?(?:real|human|ai|bot|robot|llm|gpt|chatgpt|claude|language model|model|person|offline)\b|\b(?:connect|set up|configure|use|add) (?:a |an |the |another |real |language ){1,3}model\b
 about      \bwer bist du\b|\bwas kannst du\b|\bqui es-tu\b|\bque peux-tu\b|\bquién eres\b|\bqué puedes hacer\b|你是谁|你会什么|你能做什么
 forget     ^(?:please )?(?:forget|delete|erase)\s+(?:that|this|about|what|everything|my|the|it|all)\b|^(?:vergiss|lösche)\s(?!(?:bitte )?nicht\b)|^(?:oublie|efface)\s(?!pas\b)|^(?:olvida|borra|забудь)\s|^(?:忘掉|忘了|删除)|(?:忘れて|消して)(?:ください)?[。.!]*$
+remind     ^(?:please )?(?:remind me|wake me)\b|^(?:bitte )?(?:erinner\w* mich|weck mich)\b|^rappelle-moi\b|^(?:recuérdame|avísame)\b|^(?:me )?lembre\b|^ricordami\b|^напомни\b|^请?提醒我|思い出させて|リマインド
 # words that say nothing of what is asked for
 asking     remember|recall|know|find|search|look|show|remind|notes?|memory|memories|anything|something|everything|said|say|told|want|need|make|think
 asking     weißt|erinnerst|sag|zeig|such|suche|dime|dis|cherche|busca|dimmi|скажи|найди|谁|记得|[ぁ-ゖ]+|私の|は誰|誰で

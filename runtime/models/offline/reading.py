@@ -87,10 +87,16 @@ def read_intent(message: str) -> Intent:
     question, kept = " ".join(questions), _asked_to_keep(message, said)
     if kept is not None:
         return Intent(to_keep=kept, asked_to_keep=True, question=question)
-    if PHRASES["forget"].search(plain(own[:SENTENCE_CHARS])):
+    begin = plain(own[:SENTENCE_CHARS])
+    if PHRASES["forget"].search(begin):
         return Intent(small_talk="forget")
+    if not questions and PHRASES["remind"].search(begin):
+        return Intent(small_talk="remind")
     typed = said if len(own) <= MOST_CHARS_OF_PLAIN_FACTS else ()
-    facts = (part for part in typed if part not in questions and _is_kept_unasked(part))
+    told = [part for part in typed if part not in questions and not _small_talk(part, [])]
+    facts = [part for part in told if _is_kept_unasked(part)]
+    if facts and len(own) <= MAX_CONFIRMED_CHARS:
+        facts = [part for part in told if not _is_supposed(part)]
     return Intent(to_keep="\n".join(facts), question=question)
 
 
@@ -150,9 +156,13 @@ def _small_talk(own: str, questions: list[str]) -> str:
 
 def _is_kept_unasked(sentence: str) -> bool:
     start = plain(sentence[:SENTENCE_CHARS])
-    if PHRASES["supposed"].match(start):
+    if _is_supposed(sentence):
         return False
     return any(occurs(kind, start) for kind in _KEPT_UNASKED) or _tells_of_somebody(sentence)
+
+
+def _is_supposed(sentence: str) -> bool:
+    return PHRASES["supposed"].match(plain(sentence[:SENTENCE_CHARS])) is not None
 
 
 def _tells_of_somebody(sentence: str) -> bool:

@@ -566,7 +566,7 @@ def _goals(said: Sequence[Said]) -> list[Item]:
     goals: list[str] = []
     for part in reversed(said):
         wish = read_intent(part.text) if part.speaker == "user" and part.sentences else None
-        if wish and not wish.small_talk and (wish.question or not wish.to_keep):
+        if wish and wish.small_talk in ("", "remind") and (wish.question or not wish.to_keep):
             goals.append(clipped(part.text, MAX_ASK_CHARS if goals else MAX_LAST_ASK_CHARS))
             if len(goals) == MOST_GOALS:
                 break

@@ -75,7 +75,8 @@ async def test_thanks_farewell_and_forgetting_have_answers() -> None:
     """Small talk stays short, and a request to forget is answered with what the owner can do."""
     assert await said("Thanks!") == "You are welcome."
     assert (await said("bye")).startswith("Goodbye")
-    assert "MEMORY.md" in await said("Forget what I said about Anna")
+    assert "`/forget`" in await said("Forget what I said about Anna")
+    assert "`nacre admin schedule add " in await said("Remind me tomorrow at 8 to call Ben.")
 
 
 async def test_a_group_gets_no_long_speech() -> None:

@@ -71,6 +71,13 @@ async def test_a_plain_lasting_fact_is_kept_unasked(fact: str) -> None:
     assert dict(call.arguments) == {"path": TODAY, "text": f"- {fact}"}
 
 
+async def test_a_short_message_with_a_fact_is_kept_whole() -> None:
+    """What stands beside the fact belongs to it; a greeting and a question do not."""
+    (call, search) = await called("Hi! I'm Lena. Mia hates peanuts. Our doctor is Dr. Hoff. When is lunch?")
+    kept = "- I'm Lena.\n  Mia hates peanuts.\n  Our doctor is Dr. Hoff."
+    assert (dict(call.arguments), search.name) == ({"path": TODAY, "text": kept}, "memory_search")
+
+
 @pytest.mark.parametrize(
     "message", ["The weather is nice.", "If we decided that, I would laugh.", "I like this!"]
 )
