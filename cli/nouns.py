@@ -218,25 +218,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 """By full name: the module whose `command` it is, or another attribute of it, and its line in the help."""
 
-FORMER_NAMES: Mapping[str, str] = {
-    "agents": "admin agents",
-    "completion": "admin completion",
-    "context": "sessions context",
-    "extensions": "admin extensions",
-    "hooks": "admin extensions hooks",
-    "log": "admin log",
-    "ltm": "memory ltm",
-    "mcp": "admin mcp",
-    "pairing": "admin access",
-    "schedule": "admin schedule",
-    "skills": "admin extensions skills",
-    "storage": "admin storage",
-    "token": "admin access token",
-    "worker": "admin worker",
-    "workspace": "admin workspace",
-}
-"""Names that still work in this version, and are in no list."""
-
 
 class Noun(click.Group):
     """A group of commands: its own, those of `COMMANDS` and those of extensions whose names begin with it.
@@ -268,19 +249,7 @@ class Noun(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does. A former name is followed, and a misspelled one is answered with the nearest."""
-        former = FORMER_NAMES.get(f"{self.noun} {args[0]}".strip())
-        if former is not None:
-            click.echo(
-                f"`nacre {args[0]}` is now `nacre {former}`; the old name works in this version.", err=True
-            )
-            *nouns, last = former.split()
-            group: click.Command | None = self
-            for noun in nouns:
-                assert isinstance(group, click.Group)
-                group = group.get_command(ctx, noun)
-            assert isinstance(group, click.Group)
-            return group.resolve_command(ctx, [last, *args[1:]])
+        """As click does; a misspelled name is answered with the nearest."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:

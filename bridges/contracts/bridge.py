@@ -15,7 +15,7 @@ from typing import Literal, Protocol, TypeAlias
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.contracts.outbound import Part, Place, place_of
 
-__all__ = ["Bridge", "Capabilities", "Door", "Inbox", "LengthUnit", "Part", "Place", "place_of"]
+__all__ = ["Bridge", "Capabilities", "Inbox", "LengthUnit", "Part", "Place", "place_of"]
 
 LengthUnit: TypeAlias = Literal["characters", "bytes", "utf16"]
 LEAST_LENGTH = 64
@@ -75,10 +75,6 @@ class Inbox(Protocol):
         Only then may a bridge acknowledge the message to its server. A repeated message, with the same
         channel, account, chat and `message_id`, is dropped. Does not wait for the answer.
         """
-
-
-Door = Inbox
-"""The former name of `Inbox`."""
 
 
 class Bridge(ABC):

@@ -76,10 +76,6 @@ class RecordingInbox:
             await self._news.wait()
 
 
-HeldDoor = RecordingInbox
-"""The former name of `RecordingInbox`."""
-
-
 class BridgeContract:
     """Inherit it and override `far_side`. A failing test raises `AssertionError` with a sentence."""
 

@@ -115,7 +115,6 @@ def _git_sentences(config: Config, target: Target, needles: Sequence[bytes]) -> 
     sentences = []
     if repository.is_there:
         try:
-            repository.read()
             names, messages = _names_and_messages(repository, target)
         except (GitFailed, FileBusy, OSError) as error:
             return [f"The git history could not be searched: {error}."]
@@ -179,7 +178,6 @@ def matching_versions(config: Config, target: Target) -> int:
         return target.matches_any(_SOURCE_OF.sub(b"", data).decode("utf-8", "replace"))
 
     try:
-        repository.read()
         return versions_with(repository, says)
     except GitFailed:
         return 0
@@ -208,7 +206,7 @@ def _owner_git_sentences(config: Config, target: Target) -> list[str]:
         return []
     return [
         f"Your repository {git_dir} has it {', '.join(places)}. Nacre does not change it: "
-        "rewrite it with git, or delete it if an earlier version of Nacre made it."
+        "rewrite it with git, or delete it."
     ]
 
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from nacre import __version__
 from nacre.cli.main import nacre
-from nacre.cli.nouns import FORMER_NAMES, Noun
+from nacre.cli.nouns import Noun
 from nacre.runtime.settings import config
 from tests.cli.program import environment, run_here, run_nacre
 
@@ -74,20 +74,6 @@ def test_help_names_every_command_as_it_names_itself() -> None:
             assert command.get_short_help_str(limit=200) == group.line(context, name)
             if isinstance(command, Noun):
                 waiting.append((command, click.Context(command, parent=context, info_name=name)))
-
-
-@pytest.mark.parametrize("former", sorted(FORMER_NAMES))
-def test_a_former_name_works_and_says_the_new_one(former: str) -> None:
-    """Scripts of the last version go on; the lists show only the new names."""
-    now = FORMER_NAMES[former]
-    shown = CliRunner().invoke(nacre, [former, "--help"])
-    assert shown.exit_code == 0
-    assert shown.stderr == f"`nacre {former}` is now `nacre {now}`; the old name works in this version.\n"
-    assert (
-        CliRunner().invoke(nacre, [*now.split(), "--help"]).stdout.splitlines()[2:]
-        == (shown.stdout.splitlines()[2:])
-    )
-    assert former not in nacre.list_commands(click.Context(nacre))
 
 
 def test_help_names_the_variables_that_the_settings_read() -> None:

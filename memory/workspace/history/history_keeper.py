@@ -194,7 +194,7 @@ class Health:
         )
         new = git_dir.with_suffix(".new")
         new_repository(new, until=None)
-        is_copied = copy_history(git_dir, new, until=None)
+        is_copied = copy_history(git_dir, new)
         git_dir.rename(aside)
         new.rename(git_dir)
         kept = (

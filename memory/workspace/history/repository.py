@@ -1,8 +1,7 @@
-"""Nacre's own git repository of a workspace: which notes changed, commits, and copies of older histories.
+"""Nacre's own git repository of a workspace: which notes changed, commits, and copies of damaged histories.
 
 It is a bare repository in the state folder. git never reads the workspace except for `.gitignore` files;
-Nacre finds, reads and writes the notes. There is no index, so only branches have locks. A new repository
-starts with the history in the workspace's own `.git` if an earlier version of Nacre made it.
+Nacre finds, reads and writes the notes. There is no index, so only branches have locks.
 """
 
 from __future__ import annotations
@@ -77,8 +76,8 @@ class Repository:
 
     @property
     def is_there(self) -> bool:
-        """Whether the workspace has a history, including one that is still to be copied."""
-        return self.git_dir.exists() or has_old_history(self.root)
+        """Whether the workspace has a history."""
+        return self.git_dir.exists()
 
     @contextmanager
     def opened(self) -> Iterator[None]:
@@ -102,12 +101,6 @@ class Repository:
                 yield
             finally:
                 self._until = None
-
-    def read(self) -> None:
-        """Prepares an existing history for reading."""
-        if not self.git_dir.exists():
-            with self.opened():
-                pass
 
     def head(self) -> str:
         """The newest commit; `""` if there is none."""
@@ -248,7 +241,6 @@ class Repository:
     def _make(self) -> None:
         new = self.git_dir.with_suffix(".new")
         new_repository(new, until=self._until)
-        carry_over(self.root, new, until=self._until)
         new.rename(self.git_dir)
 
     def _tree(self, head: str) -> dict[str, str]:
@@ -382,27 +374,9 @@ def _quoted(name: str) -> bytes:
     return b'"%s"' % escaped
 
 
-_MAIN = "refs/heads/main"
 _MOST_BYTES = 8 << 20
 _MOST_CANDIDATES = 50
-_SECTION = re.compile(r"\s*\[\s*(?P<name>[^\]]*?)\s*\]")
-_MARK = re.compile(r"\s*history\s*=\s*(true|yes|on|1)\s*", re.IGNORECASE)
-_REF = re.compile(r"refs/heads/(?!.*\.\.)[\w][\w./-]*")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-
-
-def has_old_history(root: Path) -> bool:
-    """Whether the workspace `root` has a `.git` folder that an earlier version of Nacre made."""
-    git_dir = root / ".git"
-    if not _is_folder(git_dir):
-        return False
-    section = ""
-    for line in _text(git_dir / "config").splitlines():
-        if found := _SECTION.match(line):
-            section = found["name"].casefold()
-        elif section == "nacre" and _MARK.fullmatch(line):
-            return True
-    return False
 
 
 def new_repository(git_dir: Path, *, until: float | None) -> None:
@@ -413,45 +387,23 @@ def new_repository(git_dir: Path, *, until: float | None) -> None:
     run_git(git_dir, "init", "--bare", "--quiet", "--template=", until=until)
 
 
-def carry_over(root: Path, git_dir: Path, *, until: float | None) -> None:
-    """Copies the branch of the workspace's own `.git` if an earlier version of Nacre made it.
-
-    Raises:
-        GitTimedOut: it took too long; try again.
-    """
-    if not has_old_history(root):
-        return
-    if copy_history(root / ".git", git_dir, until=until):
-        log.info("the history of the notes was copied from %s, which is left as it is", root / ".git")
-    elif next(_candidates(root / ".git"), ""):
-        log.warning("the history in %s cannot be read; a new one begins", root / ".git")
-
-
-def copy_history(source: Path, git_dir: Path, *, until: float | None) -> bool:
-    """Copies the newest complete commit of a git folder with its ancestors; `False` if there is none.
+def copy_history(source: Path, git_dir: Path) -> bool:
+    """Copies the newest complete commit of a damaged repository with its ancestors; `False` if there is none.
 
     Raises:
         GitTimedOut: it took too long.
     """
-    objects = source / "objects"
-    if not _is_folder(objects) or os.path.lexists(objects / "info/alternates"):
-        return False
-    borrowed = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted_folder(str(objects.absolute()))}
+    # Colons separate a list of object folders; quoting allows any character.
+    folder = os.fsdecode(_quoted(str((source / "objects").absolute())))
+    borrowed = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": folder}
     for commit in _candidates(source):
+        request = f"{commit}\n".encode()
         try:
-            request = f"{commit}\n".encode()
             pack = run_git(
-                git_dir,
-                "pack-objects",
-                "--revs",
-                "--stdout",
-                "-q",
-                stdin=request,
-                environment=borrowed,
-                until=until,
+                git_dir, "pack-objects", "--revs", "--stdout", "-q", stdin=request, environment=borrowed
             )
-            run_git(git_dir, "index-pack", "--stdin", stdin=pack, until=until)
-            run_git(git_dir, "update-ref", "-m", "nacre: copied", _MAIN, commit, until=until)
+            run_git(git_dir, "index-pack", "--stdin", stdin=pack)
+            run_git(git_dir, "update-ref", "-m", "nacre: copied", BRANCH, commit)
         except GitTimedOut:
             raise
         except GitFailed as error:
@@ -461,29 +413,13 @@ def copy_history(source: Path, git_dir: Path, *, until: float | None) -> bool:
     return False
 
 
-def _candidates(source: Path) -> Iterator[str]:
-    head = _text(source / "HEAD").strip()
-    ref = head.removeprefix("ref:").strip() if head.startswith("ref:") else ""
-    found = [] if ref else [head]
-    for name in dict.fromkeys((ref, _MAIN)):
-        if not _REF.fullmatch(name):
-            continue
-        found.append(_text(source / name).strip())
-        packed = (line.split() for line in _text(source / "packed-refs").splitlines())
-        found += [row[0] for row in packed if row[1:] == [name]]
-        logged = (line.split() for line in reversed(_text(source / "logs" / name).splitlines()))
-        found += [commit for row in logged if len(row) > 1 for commit in (row[1], row[0])]
-        if ref:
-            break
+def _candidates(source: Path) -> list[str]:
+    packed = (line.split() for line in _text(source / "packed-refs").splitlines())
+    logged = (line.split() for line in reversed(_text(source / "logs" / BRANCH).splitlines()))
+    found = [_text(source / BRANCH).strip(), *(row[0] for row in packed if row[1:] == [BRANCH])]
+    found += [commit for row in logged if len(row) > 1 for commit in (row[1], row[0])]
     whole = [name for name in dict.fromkeys(found) if _COMMIT.fullmatch(name) and name.strip("0")]
-    yield from whole[:_MOST_CANDIDATES]
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return stat.S_ISDIR(path.lstat().st_mode)
-    except OSError:
-        return False
+    return whole[:_MOST_CANDIDATES]
 
 
 def _text(path: Path) -> str:
@@ -492,8 +428,3 @@ def _text(path: Path) -> str:
             return file.read(_MOST_BYTES).decode("utf-8", "replace")
     except (OSError, PathOutsideRoot):
         return ""
-
-
-def _quoted_folder(path: str) -> str:
-    # Colons separate a list of object folders; quoting allows any character.
-    return '"{}"'.format(path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n"))

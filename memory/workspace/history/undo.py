@@ -421,7 +421,6 @@ def with_history(
     if not repository.is_there:
         raise HistoryUnusable(f"{workspace.place} has no history yet. {NO_HISTORY}")
     try:
-        repository.read()
         if not commits:
             return work(repository)
         with repository.opened():

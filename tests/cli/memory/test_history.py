@@ -14,7 +14,7 @@ from nacre import Agent
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from tests.cli.program import environment, run_nacre
 from tests.faults.apart.isolation import tree_bytes
-from tests.memory.workspace.history.owners_git import POISONS, canary, old_history, owner_git
+from tests.memory.workspace.history.owners_git import POISONS, canary, owner_git, owners_history
 from tests.runtime.agents import START, TODAY, write_settings
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -133,7 +133,7 @@ async def test_a_hostile_repository_in_the_workspace_runs_nothing(tmp_path: Path
     """Every command that uses the history leaves filters, drivers, hooks and signature programs alone."""
     state, (run, ran) = tmp_path / ".nacre", canary(tmp_path)
     workspace = state / "workspace"
-    old_history(workspace)
+    owners_history(workspace)
     for poison in ("signed", "include", "hooks", "filter-clean", "textconv"):
         POISONS[poison](workspace, run)
     (workspace / ".gitattributes").write_text("*.md filter=x diff=x\n", encoding="utf-8")

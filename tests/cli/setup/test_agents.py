@@ -71,7 +71,9 @@ def test_every_command_is_about_the_agent_that_is_named(tmp_path: Path) -> None:
     assert "nacre --agent work chat" in made.stdout
 
 
-@pytest.mark.parametrize("command", [("send", "-m", "hello"), ("chat",), ("sessions", "list"), ("agents",)])
+@pytest.mark.parametrize(
+    "command", [("send", "-m", "hello"), ("chat",), ("sessions", "list"), ("admin", "agents")]
+)
 def test_an_unknown_agent_is_a_sentence_with_the_known_ones(tmp_path: Path, command: tuple[str, ...]) -> None:
     """Exit code 2, as for other wrong usage, and nothing is made for it."""
     state = _listed(tmp_path)

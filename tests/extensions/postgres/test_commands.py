@@ -44,7 +44,7 @@ def test_an_agent_moves_and_comes_back(database_url: str, tmp_path: Path) -> Non
     notes, said = _tree(workspace), _tree(sessions)
 
     def migrate(to: str, *options: str) -> tuple[int, dict[str, dict[str, dict[str, object]]]]:
-        words = ("storage", "migrate", "--to", to, "--json", *options)
+        words = ("admin", "storage", "migrate", "--to", to, "--json", *options)
         ended = run_nacre(tmp_path, *words, NACRE_DATABASE_URL=database_url)
         assert ended.stdout, ended.stderr
         return ended.returncode, json.loads(ended.stdout)
@@ -75,7 +75,7 @@ def test_another_text_in_the_target_stays(database_url: str, tmp_path: Path) -> 
     (tmp_path / ".nacre/workspace/SOUL.md").write_text("another")
     (tmp_path / ".nacre/workspace/new.md").write_text("new")
 
-    words = ("storage", "migrate", "--to", "postgres")
+    words = ("admin", "storage", "migrate", "--to", "postgres")
     ended = run_nacre(tmp_path, *words, NACRE_DATABASE_URL=database_url)
 
     assert ended.returncode == 1
@@ -111,7 +111,7 @@ def test_who_was_let_in_moves_with_the_agent(database_url: str, tmp_path: Path) 
     assert "1 people" in early.stderr
     assert "nacre admin storage migrate --to postgres" in early.stderr
 
-    words = ("storage", "migrate", "--to", "postgres")
+    words = ("admin", "storage", "migrate", "--to", "postgres")
     moved = run_nacre(tmp_path, *words, NACRE_DATABASE_URL=database_url)
     assert moved.returncode == 0, moved.stderr
     assert "people             1 there,        1 copied" in moved.stdout

@@ -101,7 +101,7 @@ def test_a_killed_copy_goes_on_and_ends_whole(postgres_server: PostgresServer, t
         url = postgres_server.database()
         new = tmp_path / f"new{number}"
         for target, state_dir in (("postgres", old), ("files", new)):
-            words = ("storage", "migrate", "--to", target, "--json", "--state-dir", str(state_dir))
+            words = ("admin", "storage", "migrate", "--to", target, "--json", "--state-dir", str(state_dir))
             for _ in range(KILLS):
                 there = partial(copied, target, new, url)
                 least = chance.randrange(min(there(), 59), 60)

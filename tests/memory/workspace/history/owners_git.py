@@ -1,4 +1,4 @@
-"""The owner's own git, the history of an earlier Nacre in it, and what a stranger puts there."""
+"""The owner's own git, and what a stranger puts there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-OLD_NOTE = "- The old boat is called Halcyon\n"
+OWN_NOTE = "- The old boat is called Halcyon\n"
 
 
 def owner_git(folder: Path, *arguments: str, given: bytes = b"") -> str:
@@ -26,19 +26,17 @@ def owner_git(folder: Path, *arguments: str, given: bytes = b"") -> str:
     return done.stdout.decode().strip()
 
 
-def old_history(root: Path) -> list[str]:
-    """Makes the `.git` folder that an earlier Nacre kept in the workspace; its two commits, newest first."""
+def owners_history(root: Path) -> None:
+    """Makes a workspace with two commits of the owner's in its `.git`."""
     root.mkdir(parents=True, exist_ok=True)
     owner_git(root, "-c", "init.defaultBranch=main", "init", "-q")
-    owner_git(root, "config", "nacre.history", "true")
     (root / "MEMORY.md").write_text("# Memory\n", encoding="utf-8")
-    for subject in ("The workspace as it was found\n", "Notes in MEMORY.md\n\nNacre-Session-Id: old\n"):
+    for subject in ("The notes as they were\n", "Notes in MEMORY.md\n\nNacre-Session-Id: old\n"):
         owner_git(root, "add", "-A")
         owner_git(root, "commit", "-q", "-m", subject)
-        (root / "MEMORY.md").write_text(f"# Memory\n{OLD_NOTE}", encoding="utf-8")
+        (root / "MEMORY.md").write_text(f"# Memory\n{OWN_NOTE}", encoding="utf-8")
     owner_git(root, "add", "-A")
     owner_git(root, "commit", "-q", "--amend", "--no-edit")
-    return owner_git(root, "log", "--format=%H").split()
 
 
 def _config(text: str, attributes: str = "") -> Callable[[Path, str], None]:
