@@ -27,13 +27,13 @@ def install_command(extra: str, *, package: str = "nacre") -> str:
 
 
 def install_extra(extra: str) -> str:
-    """Runs `install_command(extra)` with its output on stderr; a sentence if it failed, else empty."""
+    """Runs `install_command(extra)` in `/`, where no file decides; a sentence if it failed, else empty."""
     import importlib
     import subprocess
 
     command = install_command(extra)
     try:
-        run = subprocess.run(shlex.split(command), stdin=subprocess.DEVNULL, stdout=2, check=False)
+        run = subprocess.run(shlex.split(command), cwd="/", stdin=subprocess.DEVNULL, stdout=2, check=False)
         problem = f"exit code {run.returncode}" if run.returncode else ""
     except OSError as error:
         problem = error.strerror or str(error)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.installation import command_for, install_command
+from nacre.installation import command_for, install_command, install_extra
 from tests.servers.warm_python import run_warm
 
 CHECKOUT = {"url": "file:///home/ann/my%20nacre", "dir_info": {"editable": True}}
@@ -102,6 +102,14 @@ def test_it_works_in_this_one(tmp_path: Path) -> None:
     script.write_text("from nacre.installation import install_command\nprint(install_command('mcp'))\n")
     looked = run_warm(str(script), cwd=tmp_path, env={"HOME": str(tmp_path)}, timeout_seconds=20)
     assert looked.stdout.strip() == command
+
+
+def test_a_file_of_the_working_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An extra is installed by the environment's own pip, in whichever folder `nacre init` was started."""
+    (tmp_path / "pip.py").write_text("open('was-run', 'w').close()", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert "[no extra]" in install_extra("no extra")  # refused before the network is asked
+    assert not (tmp_path / "was-run").exists()
 
 
 def test_a_source_that_is_gone_is_not_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

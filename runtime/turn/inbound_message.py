@@ -298,7 +298,7 @@ async def _pdf_text(data: bytes) -> FileText:
         return FileText(problem="reading PDFs needs nacre[pdf], which is not installed")
     program = await asyncio.create_subprocess_exec(
         sys.executable,
-        "-m",
+        *("-P", "-m"),  # a pypdf.py in the working folder is not run
         "nacre.runtime.turn.pdf_text",
         str(MAX_FILE_CHARS),
         stdin=asyncio.subprocess.PIPE,

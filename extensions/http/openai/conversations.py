@@ -175,10 +175,10 @@ class Conversations:
 def _inbound(agent: Agent, token: Token, conversation: Conversation, new_id: NewId) -> Inbound:
     name = conversation.session_name or f"once-{new_id()}"
     if not token.is_owner:
-        # A stranger may not choose a key: it could be one of the owner's.
-        return Inbound(
-            text="", chat_kind="direct", channel=CHANNEL, account=token.name, sender_id=f"{token.name}/{name}"
-        )
+        # A stranger may not choose a key: it could be one of the owner's. Nor is "a/b" of a token "a" the "b"
+        # of a token "a/b"; the name of a token has no control character.
+        sender = token.name.replace("/", "\x1f") + f"/{name}"
+        return Inbound(text="", chat_kind="direct", channel=CHANNEL, account=token.name, sender_id=sender)
     key = name if conversation.is_raw_key else f"agent:{agent.id}:{owner_session_key(name, token.name)}"
     return Inbound(
         text="", chat_kind="direct", channel=CHANNEL, account=token.name, is_owner=True, session_key=key

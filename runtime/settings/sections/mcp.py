@@ -24,7 +24,7 @@ class McpServer(SettingsSection):
     """Environment variables for the program, in addition to `PATH`, `HOME` and similar ones; it gets nothing
     else of Nacre's environment. Write keys as `${NAME}`."""
     cwd: str = ""
-    """The working folder of the program. Default: the one that Nacre runs in."""
+    """The working folder of the program. Default: the home folder."""
     url: str = ""
     """The address of a server with streamable HTTP."""
     headers: Mapping[str, str] = Field(default_factory=dict, repr=False)

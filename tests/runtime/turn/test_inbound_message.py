@@ -343,6 +343,18 @@ async def test_a_pdf_is_read() -> None:
 
 
 @needs_pypdf
+async def test_a_file_of_the_working_folder_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The assistant may have been started in a folder from elsewhere, with a module called like a library."""
+    (tmp_path / "pypdf.py").write_text("open('was-run', 'w').close()", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    read = await _text_of(_file("hive.pdf", pdf(b"BT /F1 12 Tf 20 100 Td (Seven frames) Tj ET")))
+    assert read.text.strip() == "Seven frames"
+    assert not (tmp_path / "was-run").exists()
+
+
+@needs_pypdf
 @pytest.mark.parametrize(
     "made",
     [

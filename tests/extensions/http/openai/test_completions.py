@@ -20,7 +20,8 @@ pytest.importorskip("starlette", reason="the extra serve is not installed: make 
 from starlette.requests import Request
 
 from nacre.extensions.http.openai.requests import body_of
-from tests.extensions.http.serving import Served, served
+from nacre.extensions.http.server.tokens import Tokens
+from tests.extensions.http.serving import NOW, Served, served
 
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 16).decode()
 
@@ -176,6 +177,22 @@ async def test_a_stranger_sees_no_private_memory_and_names_no_session_of_the_own
         )
         assert "4711" not in str(server.provider.requests[-1])
         assert "main" not in {info.key.rpartition(":")[2] for info in await server.agent.sessions.list()}
+
+
+async def test_a_stranger_names_no_session_of_another(tmp_path: Path) -> None:
+    """Names of tokens and sessions may have slashes, and "team" and "team/ann" are two people."""
+    async with served(tmp_path) as server, httpx.AsyncClient(verify=False) as http:
+        for name, session in (("team/ann", "tea"), ("team", "ann/tea")):
+            key = Tokens(server.state).add(name, agent_id="main", is_owner=False, now=NOW)
+            server.provider.reply("Noted.")
+            said = await http.post(
+                f"{server.url}/v1/chat/completions",
+                json={"model": "main", "messages": [words(f"I am {name}.")]},
+                headers={"authorization": f"Bearer {key}", "x-nacre-session": session},
+            )
+            assert said.status_code == 200
+        assert "I am team/ann." not in str(server.provider.requests[-1])
+        assert len(await server.agent.sessions.list()) == 2
 
 
 async def test_pictures_come_along(tmp_path: Path) -> None:

@@ -105,6 +105,17 @@ async def test_the_expressions_and_references_of_a_schema_hold_nobody_up(tmp_pat
         assert (await call(servers, "w__slow", text=5))[1]
 
 
+async def test_a_program_starts_in_the_owners_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in the folder that the assistant was started in: `npx` and `python -m` run what lies there."""
+    (tmp_path / "clone").mkdir()
+    monkeypatch.chdir(tmp_path / "clone")
+    here = McpServer(command=sys.executable, args=("-c", "open('was-run', 'w')"))
+    async with opened(tmp_path, h=here) as servers:
+        await servers.ready(OWNER)
+    assert (tmp_path / "was-run").exists()
+    assert not (tmp_path / "clone/was-run").exists()
+
+
 TOOL = {"description": "x", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
 
 
