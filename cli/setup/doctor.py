@@ -23,6 +23,7 @@ from nacre.cli.screen.json_text import print_json
 from nacre.closing import using
 from nacre.installation import install_command
 from nacre.memory.contracts.errors import MemoryIndexError
+from nacre.memory.contracts.notes import is_unicode
 from nacre.memory.files.sources.secrets import without_secrets
 from nacre.record import Record
 from nacre.runtime.commands.wording import counted
@@ -309,14 +310,18 @@ async def _index(invocation: Invocation, now: Clock) -> Finding:
             f"{invocation.short(path)} has version {facts.version}, this Nacre {facts.known_version}",
             "Use the newer Nacre, or move the file away: it is built again from the notes.",
         )
-    gone = [Path(each) for each in facts.paths if not (config.workspace / each).exists()]
-    if gone:
+    if gone := [Path(each) for each in facts.paths if not (config.workspace / each).exists()]:
         return Finding.problem(
             "index",
             f"it holds notes that are not there any more: {shown_paths(invocation, gone)}",
             "`nacre memory index` or `nacre doctor --fix` brings it in line.",
             repair=bring_in_line,
         )
+    notes = (config.workspace / each for each in facts.paths)
+    if odd := [note for note in notes if not is_unicode(note.read_bytes())]:
+        text = f"notes that are not UTF-8, and are read as Windows-1252: {shown_paths(invocation, odd)}"
+        advice = "If words are wrong then, save them as UTF-8: `iconv -f ENCODING -t UTF-8 NOTE`."
+        return Finding.note("index", text, advice)
     count = counted(len(facts.paths), "file")
     return Finding.well("index", f"version {facts.version}, sound, {count} of notes")
 
@@ -493,7 +498,6 @@ async def _examined(check: Callable[[], Awaitable[list[Finding]]]) -> list[Findi
 
 
 async def _mended(finding: Finding) -> Finding:
-
     if finding.repair is None:
         return finding
     try:

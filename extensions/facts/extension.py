@@ -168,7 +168,7 @@ async def _page_lines(workspace: Workspace, page: str, as_of: str) -> _PageLines
         found = await workspace.read(page, max_bytes=MAX_NOTE_BYTES)
     except FileNotFoundError:
         return _PageLines(of_others=(), replaced_by={})
-    lines, known = found.data.decode("utf-8", "replace").splitlines(), Sources(workspace)
+    lines, known = found.text.splitlines(), Sources(workspace)
     sources = await known.of_lines(page, lines)
     marks = await known.superseded(lines, as_of=as_of)
     return _PageLines(

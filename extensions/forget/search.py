@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from nacre.extensions.forget.targets import transcripts_with
+from nacre.memory.contracts.notes import encoding_of_note, text_of_note
 from nacre.memory.contracts.workspace import FileBusy
 from nacre.memory.files.proposals import Target
 from nacre.memory.workspace.git import GitFailed
@@ -175,7 +176,7 @@ def matching_versions(config: Config, target: Target) -> int:
         return 0
 
     def says(data: bytes) -> bool:
-        return target.matches_any(_SOURCE_OF.sub(b"", data).decode("utf-8", "replace"))
+        return target.matches_any(text_of_note(_SOURCE_OF.sub(b"", data)))
 
     try:
         return versions_with(repository, says)
@@ -192,7 +193,7 @@ def _owner_git_sentences(config: Config, target: Target) -> list[str]:
     try:
         with repository.opened():
             versions = versions_with(
-                repository, lambda data: target.matches_any(data.decode("utf-8", "replace")), of_owner=True
+                repository, lambda data: target.matches_any(text_of_note(data)), of_owner=True
             )
             names, messages = _names_and_messages(repository, target, of_owner=True)
     except (GitFailed, FileBusy, OSError) as error:
@@ -273,8 +274,8 @@ def _file_matches(path: Path, target: Target, needles: Sequence[bytes]) -> bool:
         or any(map(target.matches, _indexed_rows(path)))
     ):
         return True
-    if b"\0" not in data:
-        return text_matches(data.decode("utf-8", "replace"), target)
+    if b"\0" not in data or encoding_of_note(data) != "utf-8":
+        return text_matches(text_of_note(data), target)
     # Without its zero bytes, most UTF-16 is plain text.
     return any(
         _binary_matches(each.decode("utf-8", "replace"), target) for each in (data, data.replace(b"\0", b""))

@@ -20,7 +20,9 @@ from nacre.memory.contracts.notes import (
     NoteMarks,
     NoteTooLarge,
     WantedNotes,
+    encoding_of_note,
     is_markdown,
+    text_of_note,
 )
 from nacre.memory.contracts.records import SkippedPath
 from nacre.memory.contracts.workspace import (
@@ -171,11 +173,11 @@ class PostgresWorkspace:
         def add(old: bytes | None) -> bytes:
             nonlocal appended
             there = old or b""
-            existing = there.decode("utf-8", errors="replace")
+            existing = text_of_note(there)
             added, appended = addition(
                 existing, text, skip_repeats=skip_repeats, heading=heading, below=below
             )
-            return there + added.encode("utf-8")
+            return there + added.encode(encoding_of_note(there))
 
         await self._rows.change(plain, add)
         return appended

@@ -6,8 +6,10 @@ begins with `../` or `/`. Notes are Markdown files outside of the folders of too
 
 from __future__ import annotations
 
+import codecs
 import fnmatch
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from nacre.memory.contracts.records import SkippedPath
@@ -27,6 +29,40 @@ IGNORED_FOLDERS = frozenset(
     | {".obsidian", ".trash"}
 )
 _ANY_FOLDERS = "**"
+
+
+def encoding_of_note(data: bytes) -> str:
+    """UTF-8, or UTF-16 after its byte order mark."""
+    marks = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+    return marks.get(data[:2], "utf-8")
+
+
+def is_unicode(data: bytes) -> bool:
+    with suppress(UnicodeDecodeError):
+        return data.decode(encoding_of_note(data)) is not None
+    return False
+
+
+def text_of_note(data: bytes) -> str:
+    """The text of a note without byte order mark.
+
+    A line that is not UTF-8 is read as Windows-1252, and what that does not have either becomes U+FFFD.
+    """
+    if (encoding := encoding_of_note(data)) != "utf-8":
+        return data[2:].decode(encoding, "replace")
+    data = data.removeprefix(codecs.BOM_UTF8)
+    with suppress(UnicodeDecodeError):
+        return data.decode()
+    return "\n".join(_line_text(line) for line in data.split(b"\n"))
+
+
+def _line_text(line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        # What was read up to a limit may end inside a character.
+        is_cut = error.end == len(line) and not line[: error.start].isascii()
+        return line.decode("utf-8" if is_cut else "cp1252", "replace")
 
 
 class NoteTooLarge(OSError):
@@ -62,6 +98,10 @@ class NoteBytes(NamedTuple):
 
     data: bytes
     marks: NoteMarks
+
+    @property
+    def text(self) -> str:
+        return text_of_note(self.data)
 
 
 class NoteListing(Record):

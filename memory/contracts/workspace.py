@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Protocol, TypeAlias
 
-from nacre.memory.contracts.notes import NoteBytes, NoteListing, NoteWatch, WantedNotes
+from nacre.memory.contracts.notes import NoteBytes, NoteListing, NoteWatch, WantedNotes, text_of_note
 from nacre.record import Record
 
 MAX_READ_BYTES = 2 * 1024 * 1024
@@ -58,6 +58,10 @@ class FileBytes(Record):
     @property
     def is_cut(self) -> bool:
         return self.size_bytes > len(self.data)
+
+    @property
+    def text(self) -> str:
+        return text_of_note(self.data)
 
 
 ReadFailed: TypeAlias = OSError | PathOutsideRoot

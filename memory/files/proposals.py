@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, overload
 
-from nacre.memory.contracts.notes import MAX_NOTE_BYTES, is_markdown
+from nacre.memory.contracts.notes import MAX_NOTE_BYTES, encoding_of_note, is_markdown, text_of_note
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspace
 from nacre.memory.files.sources.proposed_write import ProposedWrite, added_lines
 from nacre.memory.files.sources.rejections import lift, reject
@@ -211,10 +211,14 @@ def cut_note(path: str, data: bytes, removes: Callable[[int, str], bool]) -> Not
 
     Numbers count from 1.
     """
+    encoding, raw_lines = encoding_of_note(data), data.splitlines(keepends=True)
     kept: list[bytes] = []
     removed: list[str] = []
-    for number, raw in enumerate(data.splitlines(keepends=True), start=1):
-        line = raw.decode("utf-8", "replace").rstrip("\r\n")
+    if encoding != "utf-8":
+        kept = [data[:2]]
+        raw_lines = [line.encode(encoding) for line in text_of_note(data).splitlines(keepends=True)]
+    for number, raw in enumerate(raw_lines, start=1):
+        line = (text_of_note(raw) if encoding == "utf-8" else raw.decode(encoding)).rstrip("\r\n")
         if removes(number, line):
             removed.append(line)
         else:

@@ -109,7 +109,7 @@ class _SkillFolder:
                 kept[path] = _unreadable(found)
                 continue
             try:
-                text = found.data.decode("utf-8", "replace")
+                text = found.text
                 kept[path] = parsed_skill(text, folder=path.split("/")[-2], path=self._path(path))
             except SkillBroken as broken:
                 kept[path] = str(broken)

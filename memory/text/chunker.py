@@ -15,11 +15,12 @@ from datetime import date
 from functools import cache
 from itertools import accumulate
 
+from nacre.memory.contracts.notes import text_of_note
 from nacre.memory.contracts.records import Chunk, Source
 from nacre.memory.text.markdown_blocks import SEAM_HEADING, Headings, Outline, outline
 from nacre.record import Record
 
-CHUNKING_VERSION = "5"
+CHUNKING_VERSION = "6"
 """Part of the identity of an index. Raise it when the same text gives other chunks."""
 
 UNITS_PER_TOKEN = 4
@@ -86,15 +87,8 @@ class Document(Record):
 
 
 def decode_markdown(raw: bytes) -> list[str]:
-    """The lines of a file without byte order mark. Bytes that are not UTF-8 become U+FFFD.
-
-    Only LF and CRLF end a line, so that line numbers agree with editors.
-    """
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        text = raw.decode("utf-16", errors="replace")
-    else:
-        text = raw.decode("utf-8-sig", errors="replace")
-    text = storable(text)
+    """The lines of a file. Only LF and CRLF end a line, so that line numbers agree with editors."""
+    text = storable(text_of_note(raw))
     if "\r" in text:
         text = text.replace("\r\n", "\n")
     return text.split("\n")

@@ -22,8 +22,10 @@ from nacre.memory.contracts.notes import (
     NoteTooLarge,
     NoteWatch,
     WantedNotes,
+    encoding_of_note,
     is_markdown,
     matches,
+    text_of_note,
 )
 from nacre.memory.contracts.records import SkippedPath
 from nacre.memory.contracts.workspace import (
@@ -293,23 +295,22 @@ def append_locked(
         path.parent.mkdir(parents=True, exist_ok=True)
         is_new = not path.exists()
         with _binary(open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "rb+") as file:
-            added, appended = addition(
-                _tail(file), text, skip_repeats=skip_repeats, heading=heading, below=below
-            )
+            encoding = encoding_of_note(file.read(2))
+            tail = _tail(file, encoding)
+            added, appended = addition(tail, text, skip_repeats=skip_repeats, heading=heading, below=below)
             if added:
-                _append(file.fileno(), added.encode("utf-8"))
+                _append(file.fileno(), added.encode(encoding))
         if is_new:
             _sync_folder(path.parent)
     return appended
 
 
-def _tail(file: BinaryIO) -> str:
-    size_bytes = os.fstat(file.fileno()).st_size
-    if size_bytes <= TAIL_BYTES:
-        return file.read().decode("utf-8", errors="replace")
-    file.seek(size_bytes - TAIL_BYTES)
-    tail = file.read()
-    return tail[tail.find(b"\n") + 1 :].decode("utf-8", errors="replace")
+def _tail(file: BinaryIO, encoding: str) -> str:
+    left_out = max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES)
+    file.seek(left_out)
+    data = file.read()
+    tail = data.decode(encoding, "replace") if left_out else text_of_note(data)
+    return tail[tail.find("\n") + 1 :] if left_out else tail
 
 
 def _append(descriptor: int, data: bytes) -> None:

@@ -258,7 +258,7 @@ def context_file(content: FileBytes | ReadFailed, name: str, *, max_chars: int) 
     if content.relative.as_posix() != name:
         log.warning("%s is a symbolic link to %s and is not read into the context", name, content.relative)
         return _without_text(name, f"[MISSING] {name} is a symbolic link, which is not followed.")
-    text = content.data.decode("utf-8", errors="replace").removeprefix("\ufeff").rstrip()
+    text = content.text.rstrip()
     whole = text
     if len(text) > max_chars and name in SHORT_FORMS and text == template_text(name).rstrip():
         whole = template_text(SHORT_FORMS[name]).rstrip()

@@ -362,7 +362,7 @@ async def _checklist(workspace: Workspace, sources: Sources) -> str | None:
         file = await workspace.read(HEARTBEAT_FILE)
     except FileNotFoundError:
         return NO_LIST
-    text = await own_lines(sources, HEARTBEAT_FILE, file.data.decode("utf-8", "replace"))
+    text = await own_lines(sources, HEARTBEAT_FILE, file.text)
     return None if asks_for_nothing(text) else f"{HEARTBEAT_FILE} says:\n\n{text.strip()}"
 
 

@@ -155,7 +155,7 @@ class SessionMemory(Record):
             with suppress(OSError, PathOutsideRoot):
                 if name >= day:
                     found = await self.workspace.read(f"{folder}/{name}", max_bytes=_NOTE_BYTES)
-                    notes.append(found.data.decode("utf-8", "replace"))
+                    notes.append(found.text)
         return notes
 
     def _attributed_workspace(self, event: SessionEnded) -> Workspace:

@@ -17,6 +17,7 @@ from typing import Any
 
 from pydantic import Field
 
+from nacre.memory.contracts.notes import encoding_of_note
 from nacre.memory.contracts.workspace import FIRST_RUN_FILE, FileBusy, FileBytes, PathOutsideRoot, Workspace
 from nacre.memory.files.sources.proposed_write import WaitsForReview
 from nacre.memory.files.sources.secrets import REDACTED, without_new_secrets
@@ -377,8 +378,8 @@ def characters(count: int) -> str:
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether the bytes are binary: a zero byte near the beginning, which is git's rule."""
-    return b"\0" in data[:BINARY_PROBE_BYTES]
+    """Whether the bytes are binary: a zero byte near the beginning, which is git's rule, and no UTF-16."""
+    return b"\0" in data[:BINARY_PROBE_BYTES] and encoding_of_note(data) == "utf-8"
 
 
 def text_to_change(data: bytes, name: str) -> str:
@@ -505,6 +506,6 @@ def shown(name: str, content: FileBytes) -> tuple[str, str, str]:
     """
     if is_binary(content.data):
         raise ToolFailed(f"{name} is a binary file of {content.size_bytes} bytes; only text can be read.")
-    text = content.data.decode("utf-8", errors="replace").removeprefix("\ufeff").replace("\r\n", "\n")
+    text = content.text.replace("\r\n", "\n")
     cut = f"\n[Only the first {len(content.data)} of {content.size_bytes} bytes were read.]"
     return name, text, cut if content.is_cut else ""

@@ -143,7 +143,7 @@ async def due_reminders(session: OpenSession, parts: TurnParts, words: str) -> t
     try:
         if (await parts.workspace.fingerprints([REMINDERS]))[REMINDERS] is None:
             return ()
-        text = (await parts.workspace.read(REMINDERS)).data.decode("utf-8", "replace")
+        text = (await parts.workspace.read(REMINDERS)).text
     except (OSError, PathOutsideRoot):
         return ()
     lines = [line for line in text.splitlines() if _REMINDER.fullmatch(line)][-MOST_REMINDERS:]

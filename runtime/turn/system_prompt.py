@@ -293,7 +293,7 @@ class SystemPrompts:
         for path, file in read.items():
             if isinstance(file, Exception):
                 continue
-            lines = file.data.decode("utf-8", "replace").splitlines()
+            lines = file.text.splitlines()
             if not all(
                 each is None or each.is_owners_word for each in await self._sources.of_lines(path, lines)
             ):

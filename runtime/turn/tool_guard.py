@@ -249,7 +249,7 @@ class ToolWrites:
             for name, found in (await self._workspace.read_notes(changed)).items():
                 if isinstance(found, Exception):
                     continue
-                text = found.data.decode("utf-8", "replace")
+                text = found.text
                 known = self._keys.get(name, frozenset())
                 lines = [line for line in text.splitlines() if line_key(line) not in known]
                 await self._sources.sources.keep_written(name, lines, source_of)
@@ -262,9 +262,7 @@ class ToolWrites:
     async def _read(self, names: Sequence[str]) -> dict[str, frozenset[str]]:
         read = await self._workspace.read_notes(names)
         return {
-            name: _keys_of(found.data.decode("utf-8", "replace"))
-            for name, found in read.items()
-            if not isinstance(found, Exception)
+            name: _keys_of(found.text) for name, found in read.items() if not isinstance(found, Exception)
         }
 
 

@@ -136,23 +136,19 @@ class PageHome:
     async def note_texts(self, names: Sequence[str]) -> dict[str, str]:
         """The texts of these notes; those that cannot be read are left out."""
         found = await self.workspace.read_many(names, max_bytes=MAX_NOTE_BYTES)
-        return {
-            name: read.data.decode("utf-8", "replace")
-            for name, read in found.items()
-            if not isinstance(read, Exception)
-        }
+        return {name: read.text for name, read in found.items() if not isinstance(read, Exception)}
 
     async def note(self, path: str) -> OpenNote:
         """A note. Raises `ReadRefused`, `OSError` or `PathOutsideRoot`."""
         name = await self.notes.name_of(path)
         try:
-            data = (await self.workspace.read(name, max_bytes=MAX_NOTE_BYTES)).data
+            found = await self.workspace.read(name, max_bytes=MAX_NOTE_BYTES)
         except FileNotFoundError:
             return OpenNote(name=name, text="", stamp="")
         try:
-            return OpenNote(name=name, text=data.decode(), stamp=stamp_of(data))
+            return OpenNote(name=name, text=found.data.decode(), stamp=stamp_of(found.data))
         except UnicodeDecodeError:
-            return OpenNote(name=name, text=data.decode("utf-8", "replace"), stamp="", is_text=False)
+            return OpenNote(name=name, text=found.text, stamp="", is_text=False)
 
     async def write_note(self, path: str, text: str, stamp: str) -> None:
         """Writes a note if it has not changed since it was shown.

@@ -258,7 +258,7 @@ async def _text(memory: SharedMemory, uri: str) -> str:
         raise _refused(f"The note {name} does not exist.")
     if isinstance(found, Exception):
         raise _refused(f"{name} cannot be read: {found}")
-    return found.data.decode("utf-8", "replace")
+    return found.text
 
 
 def _offset(cursor: str | None) -> int:

@@ -18,7 +18,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 
-from nacre.memory.contracts.notes import MAX_NOTE_BYTES, WantedNotes, is_markdown
+from nacre.memory.contracts.notes import MAX_NOTE_BYTES, WantedNotes, is_markdown, text_of_note
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
 from nacre.memory.files.sources.sources import SOURCES_FOLDER, Sources, line_key, values_in
 from nacre.memory.text.forms.spelling import fold
@@ -98,7 +98,7 @@ def _matching(
     stems += [frozenset(bare_words(line).split()) for line in lines]
     matching: dict[str, dict[str, frozenset[str]]] = {}
     for name, data in texts.items():
-        text = data.decode("utf-8", "replace")
+        text = text_of_note(data)
         folded = fold(text)
         if any(all(stem in folded for stem in each) for each in stems):
             said = _statements(name, text, text.splitlines())

@@ -209,7 +209,7 @@ class Sources:
 
     async def _text_of(self, path: str) -> str:
         with suppress(FileNotFoundError):
-            return (await self.workspace.read(path, max_bytes=MAX_NOTE_BYTES)).data.decode("utf-8", "replace")
+            return (await self.workspace.read(path, max_bytes=MAX_NOTE_BYTES)).text
         return ""
 
     async def _read(self) -> _Known:

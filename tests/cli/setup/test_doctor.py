@@ -178,6 +178,20 @@ def test_an_index_that_holds_what_is_gone_is_brought_in_line(tmp_path: Path) -> 
     assert (code, after["index"][0]["state"]) == (0, "well")
 
 
+def test_notes_of_an_unknown_encoding_are_named(tmp_path: Path) -> None:
+    """A note that is neither UTF-8 nor UTF-16 is named, because its words may be read wrong."""
+    memory = _noted(tmp_path) / "workspace" / "memory"
+    (memory / "north.md").write_bytes("Das Café in Köln".encode("latin-1"))
+    (memory / "wide.md").write_bytes("Das Café in Köln".encode("utf-16"))
+    run_nacre(tmp_path, "memory", "index")
+
+    code, found = _findings(tmp_path)
+
+    assert (code, found["index"][0]["state"]) == (0, "note")
+    assert "north.md" in found["index"][0]["text"]
+    assert "wide.md" not in found["index"][0]["text"]
+
+
 def test_what_helps_an_index_is_said_by_its_problem_alone(tmp_path: Path) -> None:
     """Another program's database is to be moved away; an index that finds no room on the disk is not."""
     index = next((_noted(tmp_path) / "memory").glob("*.sqlite"))

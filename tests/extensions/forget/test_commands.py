@@ -80,6 +80,24 @@ async def test_words_are_forgotten_everywhere(tmp_path: Path) -> None:
     assert reply is not None
 
 
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+async def test_words_are_forgotten_in_notes_of_every_encoding(tmp_path: Path, encoding: str) -> None:
+    """A line of an old Windows note is found by its accents and removed, and the others keep their bytes."""
+    state = tmp_path / ".nacre"
+    await _talked(state)
+    note = state / "workspace" / "memory" / "north.md"
+    kept = "Größe: neun\n"
+    note.write_bytes(f"Das Café in Köln\n{kept}".encode(encoding))
+    found = run_nacre(tmp_path, "search", "Köln")
+
+    done = run_nacre(tmp_path, "memory", "forget", "Köln", "--git-history", "--yes")
+
+    assert "Das Café in Köln" in found.stdout
+    assert done.returncode == 0, done.stderr
+    assert note.read_bytes() == kept.encode(encoding)
+    assert "nothing remains" in done.stdout
+
+
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 async def test_a_history_forgets_what_was_named_alone(tmp_path: Path) -> None:
     """One line of one note goes from all commits; the same line elsewhere stays, and the receipt says so."""

@@ -204,14 +204,18 @@ def test_no_chunk_is_larger_than_any_provider_takes() -> None:
     [
         (b"a\r\nb\n", ["a", "b", ""]),
         (b"\xef\xbb\xbfa", ["a"]),
-        (b"caf\xe9 ok", ["caf\ufffd ok"]),
+        (b"caf\xe9", ["caf\u00e9"]),
+        ("\u00fc ok\n".encode() + b"\x80 K\xf6ln\r\n\x81", ["\u00fc ok", "\u20ac K\u00f6ln", "\ufffd"]),
+        ("\u00fc \u6771".encode()[:-1], ["\u00fc \ufffd"]),
         ("a\nb".encode("utf-16"), ["a", "b"]),
         (b"a\x00b", ["a\ufffdb"]),
         ("a\u2028b\x0cc".encode(), ["a\u2028b\x0cc"]),
     ],
 )
 def test_bytes_become_lines_as_editors_count_them(raw: bytes, lines: list[str]) -> None:
-    """CRLF, a byte order mark, broken UTF-8, NUL and other separators do not shift line numbers."""
+    """CRLF, a byte order mark, NUL and other separators do not shift line numbers. A line not in UTF-8 is
+    Windows-1252, unless it ends inside a character.
+    """
     assert decode_markdown(raw) == lines
 
 

@@ -72,12 +72,15 @@ async def test_append_starts_on_a_fresh_line(
 
 
 async def test_append_keeps_bytes_that_are_no_text(root: Path, locks: Path) -> None:
-    """Bytes that cannot be decoded stay as they are in front of what is added."""
+    """Bytes that cannot be decoded stay as they are in front of what is added; UTF-16 goes on as UTF-16."""
     (root / "n.md").write_bytes(b"caf\xe9\r\n")
+    (root / "wide.md").write_bytes("- Föhr\n".encode("utf-16"))
 
     await at(root, locks).append("n.md", "new")
+    await at(root, locks).append("wide.md", "- Föhr\n- Köln")
 
     assert (root / "n.md").read_bytes() == b"caf\xe9\r\n\nnew\n"
+    assert (root / "wide.md").read_bytes() == "- Föhr\n- Köln\n".encode("utf-16")
 
 
 @pytest.mark.covers("ASK-14")

@@ -163,8 +163,8 @@ def test_daily_log_path() -> None:
 
 
 async def test_context_file_is_read_clean(tmp_path: Path) -> None:
-    """BOM and trailing space go; undecodable bytes become a visible sign."""
-    (tmp_path / "SOUL.md").write_bytes(b"\xef\xbb\xbfcaf\xe9\n\n  \n")
+    """BOM and trailing space go; what no encoding has becomes a visible sign."""
+    (tmp_path / "SOUL.md").write_bytes(b"\xef\xbb\xbfcaf\x81\n\n  \n")
 
     file = await read_context_file(at(tmp_path), "SOUL.md", max_chars=100)
 

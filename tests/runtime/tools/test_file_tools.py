@@ -188,14 +188,14 @@ async def test_programs_folders_are_not_written(root: Path, owner: Call) -> None
 
 
 async def test_what_is_no_text_is_neither_shown_nor_overwritten(root: Path, owner: Call) -> None:
-    """Binary files are refused; broken UTF-8 is shown with signs and never written over."""
+    """Binary files are refused; what is not UTF-8 is read as Windows-1252 and never written over."""
     (root / "a.zip").write_bytes(b"PK\0\1")
     (root / "latin.md").write_bytes(b"caf\xe9\n")
 
     assert (
         await owner("read", path="a.zip") == "ERROR a.zip is a binary file of 4 bytes; only text can be read."
     )
-    assert await owner("read", path="latin.md") == "caf\ufffd"
+    assert await owner("read", path="latin.md") == "café"
     for path in ("a.zip", "latin.md"):
         assert (await owner("write", path=path, content="x")).startswith(f"ERROR {path} is")
         assert (await owner("edit", path=path, old_text="c", new_text="x")).startswith(f"ERROR {path} is")
