@@ -6,7 +6,6 @@ While an answer is being written, the chat shows the typing indicator, and a dra
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
@@ -196,8 +195,6 @@ UNREACHABLE_SECONDS = 300.0
 """How long a message waits for an unreachable provider before its sender is told that there is no answer."""
 FIRST_RETRY_SECONDS = 2.0
 MAX_RETRY_SECONDS = 10.0
-SHOWN_CHARS = 3_000
-"""How much of a call's arguments the owner is shown."""
 UNREACHABLE = "The model cannot be reached at the moment. I keep trying and answer as soon as it is back."
 FAILED = "I could not answer that. My owner can find the reason in my log."
 GIVEN_UP = (
@@ -414,11 +411,9 @@ def _failure_text(error: AgentError, inbound: Inbound) -> str:
 
 
 def _question(asked: ApprovalAsked) -> str:
-    arguments = json.dumps(dict(asked.arguments), ensure_ascii=False)
-    if len(arguments) > SHOWN_CHARS:
-        arguments = f"{arguments[:SHOWN_CHARS]} […]"
+    call = asked.call.replace("`", "\\u0060")  # code, because Markdown hides asterisks and where links lead
     return (
-        f"❓ {asked.why}\n{asked.tool_name} {arguments}\n"
+        f"❓ {asked.why}\n```\n{call}\n```\n"
         f"/approve {asked.approval_id} runs it, /deny {asked.approval_id} [reason] refuses it."
     )
 

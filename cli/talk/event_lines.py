@@ -115,13 +115,8 @@ def _slow_text(event: ModelSlow) -> str:
 
 def asked_text(event: ApprovalAsked) -> str:
     """Which call waits for the owner, and why."""
-    name, why = one_line(event.tool_name), one_line(event.why)
-    return f"· {name} waits for your approval: {why} {one_line(shown_arguments(event))}"
-
-
-def shown_arguments(event: ApprovalAsked) -> str:
-    """All arguments of a call that waits for approval: the owner approves only what they have seen."""
-    return json.dumps(dict(event.arguments), ensure_ascii=False)
+    name, _, arguments = event.call.partition(" ")
+    return f"· {name} waits for your approval: {one_line(event.why)} {arguments}"
 
 
 _ARGUMENT_CELLS = 40

@@ -5,6 +5,7 @@ A turn yields any number of other events and then exactly one of `ReplyReady`, `
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, Literal, TypeAlias
@@ -69,6 +70,14 @@ class ApprovalAsked(Record):
     tool_name: str
     arguments: Mapping[str, Any]
     why: str
+
+    @property
+    def call(self) -> str:
+        """The tool and all arguments, for one who approves what they see: what hides or reorders text is
+        escaped.
+        """
+        text = f"{self.tool_name} {json.dumps(dict(self.arguments), ensure_ascii=False)}"
+        return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
 
 
 class FlushEnded(Record):

@@ -137,7 +137,7 @@ def activity_line(event: Event) -> str:
         case ToolEnded(tool_name=name, is_error=is_error, summary=summary):
             return f"{name}{' failed' if is_error else ''}: {summary}\n"
         case ApprovalAsked(approval_id=approval_id, why=why):
-            return f"{why} Answer /approve {approval_id} or /deny {approval_id}.\n"
+            return f"{why}\n{event.call}\nAnswer /approve {approval_id} or /deny {approval_id}.\n"
         case CompactionEnded(has_failed=False, problem=""):
             return "Earlier parts of this conversation were summarized.\n"
         case Warned(message=message):

@@ -107,9 +107,7 @@ class LiveTurn:
                 line.summary, line.result = event.summary, event.result[:MOST_RESULT_CHARS]
                 line.state = "failed" if event.is_error else "done"
             case ApprovalAsked():
-                self.approvals[event.approval_id] = (
-                    f"{event.tool_name} {json_of(event.arguments)}. {event.why}"
-                )
+                self.approvals[event.approval_id] = f"{event.call}\n{event.why}"
             case _:
                 pass
 

@@ -40,6 +40,22 @@ async def test_the_owner_is_asked_and_answers(tmp_path: Path) -> None:
     assert (tmp_path / "workspace/memory/paid.md").read_text().strip() == "- Ann is paid."
 
 
+async def test_the_owner_sees_all_that_would_run(tmp_path: Path) -> None:
+    """Nothing is cut, and nothing is hidden by Markdown or by characters that reorder the text."""
+    long, wild = "Ann." * 1_000, " *Bob* \u202eis`` ` [paid](https://a.test).\u200b"
+    model = ScriptedModel(calls(("write", {"path": "memory/paid.md", "content": long + wild})), says("Done."))
+    with LineServer() as server:
+        async with opened_gateway(tmp_path, model, [LineBridge(server.port)], settings=SETTINGS):
+            server.say("pay Ann", chat="n", sender="nora")
+            await server.until(lambda server: "/approve" in "".join(server.shown("n")))
+    question, *_, last = server.shown("n")
+    assert '```\nwrite {"path": "memory/paid.md"' in question
+    assert last.rpartition("```")[2].strip().startswith("/approve")
+    shown = re.sub(r"\n?```\n?", "", "".join(server.shown("n")))
+    assert long in shown
+    assert r' *Bob* \u202eis\u0060\u0060 \u0060 [paid](https://a.test).\u200b"}' in shown
+
+
 async def test_a_stopped_turn_can_be_approved_no_more(tmp_path: Path) -> None:
     """`/stop` withdraws what it asked, and a late yes is told so and runs nothing."""
     model = ScriptedModel(calls(PAY))

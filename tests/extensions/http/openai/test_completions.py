@@ -179,6 +179,22 @@ async def test_a_stranger_sees_no_private_memory_and_names_no_session_of_the_own
         assert "main" not in {info.key.rpartition(":")[2] for info in await server.agent.sessions.list()}
 
 
+async def test_a_call_that_waits_is_shown(tmp_path: Path) -> None:
+    """Who answers `/approve` has read what they let run."""
+    settings = {"tools": {"rules": {"write": {"confirm": True}}, "approvals": {"waitSeconds": 0.01}}}
+    async with served(tmp_path, settings) as server, httpx.AsyncClient(verify=False) as http:
+        server.provider.tool_calls(("write", {"path": "paid.md", "content": "Ann\u202e"}))
+        server.provider.reply("It waits.")
+        said = await http.post(
+            f"{server.url}/v1/chat/completions",
+            json={"messages": [words("Pay Ann.")]},
+            headers={"authorization": f"Bearer {server.owner}"},
+        )
+        message = said.json()["choices"][0]["message"]
+        assert r'write {"path": "paid.md", "content": "Ann\u202e"}' in message["reasoning_content"]
+        assert message["content"] == "It waits."
+
+
 async def test_a_stranger_names_no_session_of_another(tmp_path: Path) -> None:
     """Names of tokens and sessions may have slashes, and "team" and "team/ann" are two people."""
     async with served(tmp_path) as server, httpx.AsyncClient(verify=False) as http:
