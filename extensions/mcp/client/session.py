@@ -129,7 +129,7 @@ async def _connect(
                 [at_home(server.command, home), *server.args],
                 stderr=errors,
                 env={**get_default_environment(), **server.env},
-                cwd=at_home(server.cwd, home) or home,
+                cwd=at_home(server.cwd, home) or (home if home.is_dir() else "/"),
                 start_new_session=True,
             )
         async with _program_streams(process, error_output) as (read, write):

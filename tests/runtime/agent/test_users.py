@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import platform
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +50,11 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 def index_files(state_dir: Path) -> set[str]:
     """The open files of this process that belong to an index."""
-    names = (os.path.realpath(each) for each in Path("/proc/self/fd").iterdir())
-    return {name for name in names if name.startswith(str(state_dir)) and ".sqlite" in name}
+    found = set[str]()
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # a thread has closed it since
+            found.add(str(each.readlink()))
+    return {name for name in found if name.startswith(str(state_dir)) and ".sqlite" in name}
 
 
 async def test_a_user_needs_no_settings(tmp_path: Path) -> None:
