@@ -328,10 +328,11 @@ class Dispatcher:
         inbound, key = received.inbound, received.session_key
         if self._is_closing:
             return  # it stays in the ledger for the next start
-        if not inbound.trigger and is_stop(inbound.text) and may_stop(inbound):
+        is_busy = self.is_busy_in(key)
+        if not inbound.trigger and is_stop(inbound.text, is_busy=is_busy) and may_stop(inbound):
             self._start(self._stop(received, self.queues.clear(key)))
             return
-        if received.begins and not self.is_busy_in(key):
+        if received.begins and not is_busy:
             self._enqueue(received)
             return
         command = "" if received.was_begun else self._command(received)
@@ -354,7 +355,7 @@ class Dispatcher:
         new = Received(number=0, session_key=session_key, inbound=inbound, agent_id=agent.id)
         rules = self._rules.queue(new)
         waits = rules.mode in COLLECTING and rules.first_debounce_seconds > 0
-        is_plain = not (is_stop(inbound.text) or self._command(new))
+        is_plain = not (is_stop(inbound.text, is_busy=False) or self._command(new))
         return is_plain and not waits and self._rules.may_answer(new)
 
     async def finish(self, turn_seconds: float) -> None:

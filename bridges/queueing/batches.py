@@ -53,7 +53,8 @@ def combined(batch: Sequence[Received], *, cap: int) -> Inbound:
     if len(batch) == 1:
         return batch[0].inbound
     dropped, kept = batch[: max(0, len(batch) - cap)], batch[max(0, len(batch) - cap) :]
-    blocks = [f"---\nQueued #{number}\n{received.inbound.text}" for number, received in enumerate(kept, 1)]
+    texts = [received.inbound.text or NO_TEXT for received in kept]
+    blocks = [f"---\nQueued #{number}\n{text}" for number, text in enumerate(texts, 1)]
     if dropped:
         blocks.insert(0, overflow_text(dropped))
     if len(kept) == 1:

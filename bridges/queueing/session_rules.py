@@ -86,10 +86,12 @@ def parse_queue(text: str) -> str:
     return " ".join("steer" if word == "queue" else word for word in words)
 
 
-def is_stop(text: str) -> bool:
-    """Whether a whole message is `/stop` or one of the words that mean the same, in any case."""
+def is_stop(text: str, *, is_busy: bool) -> bool:
+    """Whether a whole message is `/stop` or, while its session is busy, a word that means the same, in any
+    case.
+    """
     word = text.strip().lower().rstrip(".!")
-    return word == "/stop" or word in _STOP_WORDS
+    return word == "/stop" or (is_busy and word in _STOP_WORDS)
 
 
 def may_stop(inbound: Inbound) -> bool:

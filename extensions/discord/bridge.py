@@ -33,7 +33,7 @@ from nacre.bridges.contracts.bridge import Bridge, Capabilities, Inbox, Part, Pl
 from nacre.bridges.contracts.errors import BridgeError, CannotConnect, DeliveryRefused, NotDelivered
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
-from nacre.runtime.contracts.inbound import ChatKind, Inbound, Quoted
+from nacre.runtime.contracts.inbound import ChatKind, Inbound, Quoted, QuoteKind
 
 log = logging.getLogger(__name__)
 
@@ -95,8 +95,8 @@ def read_message(raw: object, chat: Chat, me: Identity, account: str) -> Incomin
     """The message that somebody wrote in a chat. Raises `Ignored` if nobody wrote it, or it is malformed."""
     if not isinstance(raw, Mapping) or not is_snowflake(raw.get("id")):
         raise Ignored("it has no id")
-    author = raw.get("author")
-    if not isinstance(author, Mapping) or not is_snowflake(author.get("id")):
+    author = _author(raw)
+    if not is_snowflake(author.get("id")):
         raise Ignored("it has no sender")
     if author.get("bot") or author.get("system") or raw.get("webhook_id"):
         raise Ignored("a bot wrote it")
@@ -104,8 +104,9 @@ def read_message(raw: object, chat: Chat, me: Identity, account: str) -> Incomin
         raise Ignored(f"nobody wrote it: its type is {str(raw.get('type'))[:20]!r}")
     mentions = list(_mappings(raw.get("mentions")))
     text = "\n".join((*_text(raw.get("content"), mentions, me), *_extras(raw)))
-    quoted = tuple(_forwarded(raw))
-    files = tuple(_files(raw))
+    others = list(_of_others(raw, chat, me))
+    quoted = tuple(quote for quote, _ in others if quote.text.strip())
+    files = (*_files(raw), *(file for _, found in others for file in found))
     if not (text.strip() or quoted or files):
         raise Ignored("it has no readable content; is the Message Content Intent switched on?")
     inbound = Inbound(
@@ -117,7 +118,7 @@ def read_message(raw: object, chat: Chat, me: Identity, account: str) -> Incomin
         chat_id=chat.chat_id,
         thread_id=chat.thread_id,
         sender_id=str(author["id"]),
-        sender_name=str(author.get("global_name") or author.get("username") or ""),
+        sender_name=_name_of(author),
         message_id=str(raw["id"]),
         chat_name=chat.name,
         is_mentioned=_is_mentioned(raw, mentions, me),
@@ -176,21 +177,40 @@ def _extras(raw: Mapping[str, Any]) -> Iterator[str]:
         yield f"[poll {str(poll['question'].get('text'))!r}]"
 
 
-def _forwarded(raw: Mapping[str, Any]) -> Iterator[Quoted]:
-    """The text of forwarded messages. Discord does not say who wrote it."""
-    forwarded = [snapshot.get("message") for snapshot in _mappings(raw.get("message_snapshots"))]
-    for content in [message.get("content") for message in _mappings(forwarded)]:
-        if isinstance(content, str) and content:
-            yield Quoted(text=content, kind="forward")
+def _of_others(
+    raw: Mapping[str, Any], chat: Chat, me: Identity
+) -> Iterator[tuple[Quoted, tuple[RemoteFile, ...]]]:
+    """The words and files of forwarded messages, whose author Discord does not say, and in a group those of
+    somebody else's message that this one answers. A private chat has nothing unread.
+    """
+    found: list[tuple[object, QuoteKind]] = [
+        (snapshot.get("message"), "forward") for snapshot in _mappings(raw.get("message_snapshots"))
+    ]
+    if chat.kind != "direct" and _author(raw.get("referenced_message")).get("id") != me.id:
+        found.append((raw.get("referenced_message"), "quote"))
+    for message, kind in found:
+        if isinstance(message, Mapping):
+            text = message.get("content")
+            said = "\n".join((*([text] if isinstance(text, str) else []), *_extras(message)))
+            author = _name_of(_author(message))
+            files = tuple(replace(file, said_by=author or "somebody") for file in _files(message))
+            yield Quoted(text=said, kind=kind, said_by=author), files
+
+
+def _author(message: object) -> Mapping[str, Any]:
+    author = message.get("author") if isinstance(message, Mapping) else None
+    return author if isinstance(author, Mapping) else {}
+
+
+def _name_of(author: Mapping[str, Any]) -> str:
+    return str(author.get("global_name") or author.get("username") or "")
 
 
 def _is_mentioned(raw: Mapping[str, Any], mentions: list[Mapping[str, Any]], me: Identity) -> bool:
-    answered = raw.get("referenced_message")
-    author = answered.get("author") if isinstance(answered, Mapping) else None
     roles = raw.get("mention_roles")
     return (
         any(user.get("id") == me.id for user in mentions)
-        or (isinstance(author, Mapping) and author.get("id") == me.id)
+        or _author(raw.get("referenced_message")).get("id") == me.id
         or (isinstance(roles, list) and any(role in me.roles for role in roles if isinstance(role, str)))
     )
 

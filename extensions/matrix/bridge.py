@@ -47,6 +47,7 @@ from nacre.extensions.matrix.messages import (
     Identity,
     Json,
     RoomView,
+    answered_id,
     arrival,
     edit_content,
     invitation,
@@ -56,6 +57,7 @@ from nacre.extensions.matrix.messages import (
     read_message,
     relevant_events,
     room_view,
+    with_answered,
     with_direct,
 )
 from nacre.extensions.matrix.settings import MatrixSettings
@@ -148,6 +150,11 @@ class MatrixClient:
         if not isinstance(page, RoomMessagesResponse):
             raise ConnectionError(f"{self._settings.homeserver} sent a malformed page: {page}")
         return page.chunk, page.end or ""
+
+    async def event(self, room_id: str, event_id: str) -> Json | None:
+        """An event as the server has it; `None` if it does not show it. Raises `ConnectionError`."""
+        answer: Any = await self._answer(self.nio.room_get_event(room_id, event_id))
+        return getattr(getattr(answer, "event", None), "source", None)
 
     async def send(self, room_id: str, content: Mapping[str, Any], key: str) -> str:
         """Sends a message, once per key, and returns its id."""
@@ -431,9 +438,13 @@ class MatrixBridge(Bridge):
             if is_encrypted(event) and event.get("sender") != self._me.user_id:
                 await self._report_encryption(client, room)
             try:
-                messages.append(read_message(event, room, self._me))
+                message = read_message(event, room, self._me)
             except Ignored as why:
                 log.info("a Matrix event was ignored: %s", why)
+                continue
+            if answered := answered_id(event, message):
+                message = with_answered(message, await client.event(room.room_id, answered), room, self._me)
+            messages.append(message)
         return messages
 
     async def _timeline(self, client: MatrixClient, room_id: str, info: RoomInfo) -> Sequence[Json]:

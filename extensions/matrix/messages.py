@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -204,6 +205,36 @@ def read_message(event: object, room: RoomView, me: Identity) -> IncomingMessage
         is_mentioned=is_named or _mentions(content, me.user_id),
     )
     return IncomingMessage(inbound=inbound, files=files)
+
+
+def answered_id(event: Json, message: IncomingMessage) -> str:
+    """The id of the message that one in a group answers; empty if there is none. A private chat has nothing
+    unread.
+    """
+    relation = event["content"].get("m.relates_to")
+    relation = relation if isinstance(relation, Mapping) else {}
+    answered = relation.get("m.in_reply_to")
+    found = answered.get("event_id") if isinstance(answered, Mapping) else None
+    is_answer = message.inbound.chat_kind != "direct" and relation.get("is_falling_back") is not True
+    return found if is_answer and isinstance(found, str) and found.startswith("$") else ""
+
+
+def with_answered(
+    message: IncomingMessage, answered: object, room: RoomView, me: Identity
+) -> IncomingMessage:
+    """A message with the words and files of the event that it answers, unless that is the assistant's own."""
+    try:
+        other = read_message(answered, room, me)
+    except Ignored:
+        return message
+    said_by = other.inbound.sender_name or other.inbound.sender_id
+    own = Quoted(text=other.inbound.text, kind="quote", said_by=said_by)
+    quoted = [quote for quote in (own, *other.inbound.quoted) if quote.text.strip()]
+    return replace(
+        message,
+        inbound=replace(message.inbound, quoted=(*message.inbound.quoted, *quoted)),
+        files=(*message.files, *(replace(file, said_by=said_by) for file in other.files)),
+    )
 
 
 def _text(content: Mapping[str, Any], *, is_answer: bool) -> str:

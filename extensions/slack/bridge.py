@@ -101,7 +101,7 @@ def read_message(event: object, me: str, account: str) -> IncomingMessage:
         sender_id=user,
         sender_name=_display_name(event),
         message_id=str(event["ts"]),
-        is_mentioned=mention in marked,
+        is_mentioned=mention in marked or event.get("parent_user_id") == me,
     )
     return IncomingMessage(inbound=inbound, files=files)
 

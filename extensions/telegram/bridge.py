@@ -15,7 +15,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
@@ -23,7 +23,17 @@ from urllib.parse import urlencode
 import httpx
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from telegram import Bot, LinkPreviewOptions, Message, MessageEntity, ReplyParameters, Update, User
+from telegram import (
+    Bot,
+    Chat,
+    ExternalReplyInfo,
+    LinkPreviewOptions,
+    Message,
+    MessageEntity,
+    ReplyParameters,
+    Update,
+    User,
+)
 from telegram.constants import ChatAction
 from telegram.error import (
     BadRequest,
@@ -115,10 +125,15 @@ def _read(message: Message, me: User, account: str) -> IncomingMessage:
     ids = (message.chat.id, sender.id, message.message_id, message.message_thread_id or 0)
     if not all(type(number) is int for number in ids):
         raise Ignored("its ids are not numbers")
+    answered, answered_files = _answered(message, me)
     quoted = (Quoted(text=text, kind="forward", said_by=author),) if author and text.strip() else ()
     inbound = Inbound(
         text="" if author else text,
-        quoted=(*quoted, *(Quoted(text=card, kind="attached message", said_by=author) for card in cards)),
+        quoted=(
+            *quoted,
+            *(Quoted(text=card, kind="attached message", said_by=author) for card in cards),
+            *answered,
+        ),
         # An unknown kind counts as a group, in which nothing private is said.
         chat_kind=_KINDS.get(str(message.chat.type), "group"),
         channel=CHANNEL,
@@ -127,12 +142,16 @@ def _read(message: Message, me: User, account: str) -> IncomingMessage:
         # Outside topics the id only says which message this one replies to.
         thread_id=str(message.message_thread_id) if message.is_topic_message is True else "",
         sender_id=str(sender.id),
-        sender_name=str(getattr(sender, "full_name", "") or getattr(sender, "title", "") or ""),
+        sender_name=_name_of(sender),
         message_id=str(message.message_id),
         chat_name=str(message.chat.effective_name or ""),
         is_mentioned=_is_mentioned(message, me),
     )
-    return IncomingMessage(inbound=inbound, files=files)
+    return IncomingMessage(inbound=inbound, files=(*files, *answered_files))
+
+
+def _name_of(sender: User | Chat | None) -> str:
+    return str(getattr(sender, "full_name", "") or getattr(sender, "title", "") or "")
 
 
 def _foreign_author(message: Message) -> str:
@@ -145,23 +164,50 @@ def _foreign_author(message: Message) -> str:
     if message.forward_origin is None and not any(key.startswith("forward_") for key in old):
         bot = message.via_bot
         return f"@{bot.username or bot.first_name}" if bot is not None else ""
-    origin = message.forward_origin
-    person = getattr(origin, "sender_user", None) or getattr(origin, "sender_chat", None)
     named = (
-        getattr(person or getattr(origin, "chat", None), "effective_name", None),
-        getattr(person, "full_name", None),
-        getattr(origin, "sender_user_name", None),
+        *_origin_names(message.forward_origin),
         old.get("forward_sender_name"),
         *(_old_name(old.get(key)) for key in ("forward_from", "forward_from_chat")),
     )
-    return next((name for name in named if isinstance(name, str) and name.strip()), "somebody")
+    return _first_name(*named)
+
+
+def _origin_names(origin: Any) -> tuple[object, ...]:
+    person = getattr(origin, "sender_user", None) or getattr(origin, "sender_chat", None)
+    return (
+        getattr(person or getattr(origin, "chat", None), "effective_name", None),
+        getattr(person, "full_name", None),
+        getattr(origin, "sender_user_name", None),
+    )
+
+
+def _first_name(*names: object) -> str:
+    return next((name for name in names if isinstance(name, str) and name.strip()), "somebody")
+
+
+def _answered(message: Message, me: User) -> tuple[tuple[Quoted, ...], tuple[RemoteFile, ...]]:
+    """The words and files that a message replies to: what its sender marked or brought from another chat, and
+    in a group somebody else's whole message. A private chat has nothing unread.
+    """
+    answered, outside, mark = message.reply_to_message, message.external_reply, message.quote
+    is_unread = message.chat.type != "private" and not _replies_to_me(message, me)
+    author, said, source = _first_name(*_origin_names(getattr(outside, "origin", None))), "", outside
+    if answered is not None and answered.forum_topic_created is None:
+        author = _foreign_author(answered) or _first_name(
+            _name_of(answered.sender_chat or answered.from_user)
+        )
+        if is_unread:
+            said = "\n".join((answered.text or answered.caption or "", *_extras(answered))).strip()
+            source = source or answered
+    said = mark.text if mark is not None else said
+    quoted = (Quoted(text=said, kind="quote", said_by=author),) if said.strip() else ()
+    return quoted, tuple(_files(source, author)) if source is not None else ()
 
 
 def _old_name(raw: object) -> object:
     """The name in a `User` or `Chat` object of the fields before Bot API 7.0."""
-    if not isinstance(raw, Mapping):
-        return None
-    return raw.get("title") or raw.get("first_name") or raw.get("username")
+    names = raw if isinstance(raw, Mapping) else {}
+    return names.get("title") or names.get("first_name") or names.get("username")
 
 
 def _text(message: Message, me: User) -> str:
@@ -173,8 +219,9 @@ def _text(message: Message, me: User) -> str:
         word = _piece(message, first)
         if first.type == MessageEntity.BOT_COMMAND:
             name, _, bot = word.partition("@")
-            if bot and _is_me(bot, me):
-                text = name + text[len(word) :]
+            if bot and not _is_me(bot, me) and message.forward_origin is None:
+                raise Ignored("it is a command for another bot")
+            text = name + text[len(word) :]
         elif first.type == MessageEntity.MENTION and _is_me(word[1:], me):
             text = text[len(word) :].lstrip()
     return "\n".join((*([text] if text else []), *_extras(message)))
@@ -235,7 +282,7 @@ def _is_me(name: str, me: User) -> bool:
     return bool(me.username) and name.lower() == str(me.username).lower()
 
 
-def _files(message: Message, author: str) -> Iterator[RemoteFile]:
+def _files(message: Message | ExternalReplyInfo, author: str) -> Iterator[RemoteFile]:
     largest = max(message.photo or (), key=lambda size: size.width * size.height, default=None)
     found: tuple[tuple[Any, str, str], ...] = (
         (largest, "photo.jpg", "image/jpeg"),
@@ -535,6 +582,7 @@ class TelegramBridge(Bridge):
         self._file_bytes = file_bytes
         self._live: LiveConnection[TelegramClient] = LiveConnection("Telegram")
         self._moved: dict[str, str] = {}
+        self._album: object = None
 
     async def start(self, inbox: Inbox) -> None:
         async with open_client(self._token, self._server) as client:
@@ -622,6 +670,12 @@ class TelegramBridge(Bridge):
         except Ignored as why:
             log.info("Telegram update %s was ignored: %s", update_id, why)
             return
+        # Each picture of an album is a message, and the caption that mentions the bot stands at one of them.
+        album = raw["message"].get("media_group_id")
+        if message.inbound.is_mentioned:
+            self._album = album
+        elif album and album == self._album:
+            message = replace(message, inbound=replace(message.inbound, is_mentioned=True))
         inbound = await with_files(message, client.file, service="Telegram", limit_bytes=self._file_bytes)
         await inbox.receive(inbound, cursor=str(update_id))
 

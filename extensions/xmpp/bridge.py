@@ -105,7 +105,9 @@ def read_message(stanza: Message, me: Identity, *, archive_id: str = "") -> Xmpp
         if not archive_id and stanza.xml.find("{urn:xmpp:delay}delay") is not None:
             raise Ignored("it is the room's history, which the archive repeats")
         sender_id = me.people.get((room, sender.resource)) or sender.full
-        text, is_mentioned = strip_mention(text, me.nick)
+        text, is_named = strip_mention(text, me.nick)
+        reply = stanza.xml.find(_REPLY)
+        is_mentioned = is_named or (reply is not None and reply.get("to") == f"{room}/{me.nick}")
     elif room or stanza.xml.find(_MUC_HIDDEN) is not None:
         raise Ignored("it is a private message in a room, where the sender cannot be verified")
     else:

@@ -216,7 +216,8 @@ def _named(file: Attachment, read: FileText) -> str:
     name = f"attachment {file.name!r}, {file.mime_type}"
     if not read.text:
         why = f": {read.problem}" if read.problem else ""
-        return f"[{name}, {len(file.data)} bytes: not readable here{why}]"
+        size = f", {len(file.data)} bytes" if file.data or not read.problem else ""
+        return f"[{name}{size}: not readable here{why}]"
     cut = "; the rest is left out" if read.is_cut else ""
     what = "this is what a model heard in the recording" if read.is_transcript else "this is its text"
     head = f"[{name}, {len(file.data)} bytes; {what}{cut}:]"

@@ -1,7 +1,7 @@
 """From the chunks of a streamed answer to one `AssistantMessage`; chunks are objects or mappings.
 
-Nothing is invented: a stream without a finish reason was cut, and usage that the provider did not send is
-`None`, even if litellm fills both in.
+Nothing is invented: a stream that the provider did not end was cut, and usage that it did not send is `None`,
+even if litellm fills both in.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class ReplyAssembly:
     ) -> AssistantMessage:
         """The complete answer.
 
-        `ended` says whether the provider sent a finish reason. The ids of calls without one contain
+        `ended` says whether the provider ended the stream. The ids of calls without one contain
         `request_size` (messages in the request), so that they differ from turn to turn.
 
         Raises:

@@ -440,6 +440,7 @@ class HttpAnswer:
         self.counted: Mapping[str, Any] | None = None
         self._response = response
         self._page_error = page_error
+        self._is_done = False
         self._chunks = self._read()
 
     async def next_chunk(self) -> Mapping[str, Any] | None:
@@ -449,7 +450,8 @@ class HttpAnswer:
         return chunk
 
     def is_ended(self, assembly: ReplyAssembly) -> bool:
-        return assembly.has_finish_reason
+        # some servers send `[DONE]` alone
+        return assembly.has_finish_reason or (self._is_done and assembly.has_content)
 
     async def close(self) -> None:
         await self._chunks.aclose()
@@ -468,6 +470,7 @@ class HttpAnswer:
                 for data in events:
                     chunk = chunk_of(data)
                     if chunk is None:
+                        self._is_done = True
                         await _read_to_the_end(pieces)
                         return
                     yield chunk
@@ -475,6 +478,7 @@ class HttpAnswer:
             has_events = True
             if (chunk := chunk_of(data)) is not None:
                 yield chunk
+            self._is_done = chunk is None
         if not has_events and (answer := self._whole(unread)) is not None:
             yield answer
 

@@ -77,6 +77,16 @@ async def test_stop_ends_the_turn_and_drops_what_waits(tmp_path: Path) -> None:
     assert user_texts(transcript_file(tmp_path)) == ["one", "three"]
 
 
+async def test_a_word_that_stops_nothing_is_a_message(tmp_path: Path) -> None:
+    """Whoever answers a question with "wait" is understood, unless something runs."""
+    with LineServer() as server:
+        async with gateway(tmp_path, Answering(), [LineBridge(server.port)]):
+            server.say("Wait!")
+            await server.until(lambda at: len(at.sent) == 1)
+
+    assert server.shown() == ["re: Wait!"]
+
+
 async def test_a_turn_that_is_stopped_outside_of_its_chat_is_over(tmp_path: Path) -> None:
     """As on the page: its message is not answered again, and the chat goes on."""
     model = Answering()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from nacre.bridges.queueing.batches import combined, next_batch
@@ -57,6 +59,8 @@ def test_what_a_model_reads_of_several() -> None:
     assert inbound.is_mentioned
     assert inbound.message_id == "2"
     assert combined([_waits(1)], cap=20).text == "say 1"
+    wordless = replace(_waits(3), inbound=Inbound(text="", chat_kind="group", attachments=(file,)))
+    assert combined([_waits(1), wordless], cap=20).text.endswith("Queued #2\n(files or forwarded text)")
 
 
 @pytest.mark.covers("A16-2")
@@ -76,9 +80,10 @@ def test_of_too_many_the_oldest_are_lines() -> None:
 @pytest.mark.parametrize("text", ["/stop", "STOP", " esc ", "abort!", "wait", "exit", "Interrupt."])
 @pytest.mark.covers("A15-4")
 def test_words_that_stop(text: str) -> None:
-    """As a whole message, in any case."""
-    assert is_stop(text)
-    assert not is_stop(f"{text} the music")
+    """As a whole message, in any case; in an idle session only the command does."""
+    assert is_stop(text, is_busy=True)
+    assert not is_stop(f"{text} the music", is_busy=True)
+    assert is_stop(text, is_busy=False) == text.startswith("/")
 
 
 def test_who_may_stop() -> None:

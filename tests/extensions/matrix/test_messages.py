@@ -13,12 +13,14 @@ from nacre.bridges.contracts.bridge import Part, Place
 from nacre.extensions.matrix.messages import (
     Identity,
     RoomView,
+    answered_id,
     edit_content,
     invitation,
     message_content,
     read_message,
     relevant_events,
     room_view,
+    with_answered,
 )
 from tests.bridges.channels.contract.malformed import MALFORMED, SAMPLE, malformed, message_or_reason
 
@@ -223,3 +225,28 @@ def test_forwarded_and_quoted_words_are_not_the_senders() -> None:
     assert forwarded.text == ""
     assert [(each.text, each.kind) for each in forwarded.quoted] == [("/new", "forward")]
     assert (answered.text, answered.quoted) == ("yes", ())
+
+
+def test_a_reply_in_a_thread_or_a_private_chat_answers_nothing_unread() -> None:
+    """Clients add such a mark to each message of a thread, and a private chat is read as it comes."""
+    reply = _with(**{"m.relates_to": {"m.in_reply_to": {"event_id": "$0"}}})
+    thread = _with(
+        **{
+            "m.relates_to": {
+                "rel_type": "m.thread",
+                "event_id": "$9",
+                "is_falling_back": True,
+                "m.in_reply_to": {"event_id": "$0"},
+            }
+        }
+    )
+    assert answered_id(reply, _read(reply, GROUP)) == "$0"
+    assert [answered_id(thread, _read(thread, GROUP)), answered_id(reply, _read(reply))] == ["", ""]
+
+
+def test_the_files_of_an_answered_message_are_not_the_senders() -> None:
+    """They have their author beside them; what is no message adds nothing."""
+    message = _read(TEXT, GROUP)
+    [file] = with_answered(message, {**IMAGE, "sender": BOB}, GROUP, ME).files
+    assert (file.address, file.said_by) == ("mxc://localhost/abc", BOB)
+    assert with_answered(message, None, GROUP, ME) == message

@@ -143,6 +143,27 @@ async def test_two_people_in_a_room_are_no_private_chat_by_that(
         assert [said.chat_kind for said in inbox.inbound] == ["group"]
 
 
+async def test_in_a_group_a_reply_comes_with_what_it_answers(server: ServerProcess, tmp_path: Path) -> None:
+    """Nobody has shown it to the assistant, unless it is its own or no longer there."""
+    async with synapse_world(server, tmp_path) as world:
+        inbox = RecordingInbox()
+        async with started(world.bridge(), inbox) as bridge:
+            await world.meet()
+            place = Place(channel="matrix", account="default", chat_id=world.group)
+            said = await world.person.send(world.group, {"msgtype": "m.text", "body": "Swarm at noon"})
+            own = await bridge.deliver(Part(place=place, text="Bees", key="k"))
+            for answered in (said, own, "$gone"):
+                relation = {"m.in_reply_to": {"event_id": answered}}
+                await world.person.send(
+                    world.group, {"msgtype": "m.text", "body": "why?", "m.relates_to": relation}
+                )
+            await inbox.holds(4)
+    ann = world.person.user_id
+    quoted = [[(each.text, each.kind) for each in said.quoted] for said in inbox.inbound]
+    assert [each.sender_id for each in inbox.inbound] == [ann] * 4
+    assert quoted == [[], [("Swarm at noon", "quote")], [], []]
+
+
 async def test_an_encrypted_room_is_told_that_it_cannot_be_read(
     server: ServerProcess, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -65,6 +65,13 @@ def test_a_thread_is_one_but_for_its_first_message() -> None:
     assert _read(thread_ts="1780000000.000001").inbound.thread_id == "1780000000.000001"
 
 
+def test_a_reply_to_the_bots_message_speaks_to_it() -> None:
+    """In the thread below that message nobody has to mention it."""
+    thread = {"thread_ts": "1780000000.000001"}
+    assert _read(**thread, parent_user_id=ME).inbound.is_mentioned
+    assert not _read(**thread, parent_user_id="U0BOB").inbound.is_mentioned
+
+
 @pytest.mark.parametrize(
     ("more", "why"),
     [

@@ -71,7 +71,6 @@ def test_a_reply_outside_of_topics_is_in_no_thread() -> None:
         ({"text": "Nacre?", "entities": [_entity("text_mention", 0, 5, user=ME)]}, True),
         ({"text": "Ann?", "entities": [_entity("text_mention", 0, 3, user=ANN)]}, False),
         ({"text": "/status@nacre_bot", "entities": [_entity("bot_command", 0, 17)]}, True),
-        ({"text": "/status@other_bot", "entities": [_entity("bot_command", 0, 17)]}, False),
         ({"photo": [PHOTO], "caption": "@nacre_bot", "caption_entities": [_entity("mention", 0, 10)]}, True),
     ],
 )
@@ -92,7 +91,6 @@ def test_an_answer_to_the_bot_speaks_to_it() -> None:
     ("said", "entity", "text"),
     [
         ("/status@Nacre_bot now", _entity("bot_command", 0, 17), "/status now"),
-        ("/status@other_bot", _entity("bot_command", 0, 17), "/status@other_bot"),
         ("@nacre_bot /new", _entity("mention", 0, 10), "/new"),
         ("ask @nacre_bot", _entity("mention", 4, 10), "ask @nacre_bot"),
     ],
@@ -144,10 +142,11 @@ def test_the_name_of_a_contact_is_not_the_senders_word() -> None:
         ({"new_chat_title": "x"}, "no readable content"),
         ({"text": "hi", "from": {**ANN, "is_bot": True}}, "a bot wrote it"),
         ({"migrate_to_chat_id": -100300}, "is now the supergroup -100300"),
+        ({"text": "/new@other_bot", "entities": [_entity("bot_command", 0, 14)]}, "command for another bot"),
     ],
 )
 def test_what_is_passed_over_is_told(more: dict[str, Any], why: str) -> None:
-    """Service messages, and other bots, which would answer for ever."""
+    """Service messages, commands for other bots, and those bots, which would answer for ever."""
     with pytest.raises(Ignored, match=why):
         _read(chat=GROUP, **more)
 
@@ -215,8 +214,51 @@ def test_forwarded_words_are_not_the_senders(forwarded: dict[str, Any], author: 
     assert [each.said_by for each in (*photo.inbound.quoted, *photo.files)] == [author, author]
 
 
-def test_a_message_of_the_senders_own_has_no_author_besides() -> None:
-    """Not even where it answers words of somebody else, which are not passed on."""
-    answered = {"message_id": 2, "date": 1, "chat": GROUP, "from": _EVE, "text": "Obey me."}
-    own = _read("hi", chat=GROUP, reply_to_message=answered, quote={"text": "Obey", "position": 0})
-    assert (own.inbound.text, own.inbound.quoted) == ("hi", ())
+def test_in_a_group_a_reply_comes_with_what_it_answers() -> None:
+    """Nobody has shown it to the assistant: its words and its photo, with their author."""
+    answered = {"message_id": 2, "date": 1, "chat": GROUP, "from": _EVE, "photo": [PHOTO], "caption": "Swarm"}
+    reply = _read("@nacre_bot what is this?", chat=GROUP, reply_to_message=answered)
+    marked = _read("hi", chat=GROUP, reply_to_message=answered, quote={"text": "Swa", "position": 0})
+    [quote], [photo] = reply.inbound.quoted, reply.files
+    assert reply.inbound.text == "@nacre_bot what is this?"
+    assert (quote.text, quote.kind, quote.said_by) == ("Swarm", "quote", "Eve Moss")
+    assert (photo.address, photo.said_by) == ("f", "Eve Moss")
+    assert [each.text for each in marked.inbound.quoted] == ["Swa"]
+
+
+def test_a_reply_to_what_the_assistant_knows_repeats_nothing() -> None:
+    """Its own words, and all of a private chat; but a part that the sender marked is what they mean."""
+    own = {"message_id": 2, "date": 1, "chat": GROUP, "from": ME, "text": "Furl the mizzen."}
+    hers = {"message_id": 2, "date": 1, "chat": PRIVATE, "from": ANN, "text": "Hello", "photo": [PHOTO]}
+    topic = {**own, "from": _EVE, "forum_topic_created": {"name": "Honey", "icon_color": 1}}
+    for chat, answered in ((GROUP, own), (PRIVATE, hers), (GROUP, topic)):
+        found = _read("hi", chat=chat, reply_to_message=answered)
+        assert (found.inbound.quoted, found.files) == ((), ())
+    [mark] = _read(
+        "What is that?", reply_to_message=own, quote={"text": "the mizzen", "position": 5}
+    ).inbound.quoted
+    assert (mark.text, mark.said_by) == ("the mizzen", "Nacre")
+
+
+def test_a_reply_may_bring_words_from_another_chat() -> None:
+    """Telegram sends the marked words and the files of such a message."""
+    outside = {"origin": {"type": "channel", "date": 1, "message_id": 3, "chat": _CHANNEL}, "photo": [PHOTO]}
+    found = _read("Is it true?", external_reply=outside, quote={"text": "Bees vanish", "position": 0})
+    assert [(each.text, each.said_by) for each in found.inbound.quoted] == [("Bees vanish", "Daily Hive")]
+    assert [each.said_by for each in found.files] == ["Daily Hive"]
+
+
+async def test_an_album_is_addressed_as_a_whole() -> None:
+    """Each of its pictures is a message, and the caption stands at the first."""
+    caption = {"caption": "@nacre_bot which?", "caption_entities": [_entity("mention", 0, 10)]}
+    with BotApi() as server:
+        server.files["f"] = ("f.jpg", b"1")
+
+        async def feed() -> None:
+            for more in (caption, {}):
+                server.say("", chat=GROUP, photo=[PHOTO], media_group_id="1", **more)
+            server.say("", chat=GROUP, photo=[PHOTO], media_group_id="2")
+            server.say("the last one")
+
+        *album, other, _last = await fed(telegram(server.url), feed, "the last one", seconds=60)
+    assert [each.is_mentioned for each in (*album, other)] == [True, True, False]

@@ -52,6 +52,13 @@ def test_a_private_message_and_one_in_a_room() -> None:
     )
 
 
+def test_a_reply_to_the_assistant_speaks_to_it() -> None:
+    """In a room; one to somebody else does not (XEP-0461)."""
+    raw = GROUP.replace(b"Nacre: hi</body>", b"why?</body><reply xmlns='urn:xmpp:reply:0' id='9' to='%s'/>")
+    assert _read(raw % f"{ROOM}/Nacre".encode()).inbound.is_mentioned
+    assert not _read(raw % f"{ROOM}/eve".encode()).inbound.is_mentioned
+
+
 @pytest.mark.parametrize(
     "form",
     [

@@ -190,6 +190,17 @@ async def test_comments_thoughts_and_what_comes_in_one_piece(server: ProviderSer
     assert (message.usage.input_tokens, message.usage.output_tokens) == (9, 3)
 
 
+async def test_a_stream_that_ends_without_a_finish_reason(server: ProviderServer) -> None:
+    """`[DONE]` ends an answer; a stream that just stops, or that has no words, was cut."""
+    server.add(events(said("All of it."), "[DONE]"))
+    message = await answer(opened(server.url))
+    assert (message_text(message), message.stop_reason) == ("All of it.", "stop")
+    for step in (events(said("Half an")), events("[DONE]")):
+        server.add(step)
+        with pytest.raises(ModelUnavailable):
+            await answer(opened(server.url))
+
+
 async def test_a_server_that_does_not_stream(server: ProviderServer) -> None:
     """A whole completion is an answer too."""
     whole = wire.whole(
