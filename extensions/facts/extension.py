@@ -142,7 +142,7 @@ def _written_in(
 
     source = Source(
         written_by="tool",
-        audience=PRIVATE if chat.policy.is_private else chat.policy.notes_folder or PRIVATE,
+        audience=_listeners(chat) or PRIVATE,
         session_key=chat.session_key,
         session_id=chat.session_id,
     )
@@ -156,6 +156,10 @@ def _sourced(
     return facts.through(SourcedWorkspace(workspace, sources, one_source(source, now)))
 
 
+def _listeners(chat: ToolChat) -> str:
+    return PRIVATE if chat.policy.is_private else chat.policy.notes_folder
+
+
 class _PageLines(Record):
     """The lines of a page that are not the owner's word, and the notes that replaced lines, by line."""
 
@@ -163,14 +167,14 @@ class _PageLines(Record):
     replaced_by: Mapping[str, str]
 
 
-async def _page_lines(workspace: Workspace, page: str, as_of: str) -> _PageLines:
+async def _page_lines(workspace: Workspace, page: str, as_of: str, chat: ToolChat) -> _PageLines:
     try:
         found = await workspace.read(page, max_bytes=MAX_NOTE_BYTES)
     except FileNotFoundError:
         return _PageLines(of_others=(), replaced_by={})
     lines, known = found.text.splitlines(), Sources(workspace)
     sources = await known.of_lines(page, lines)
-    marks = await known.superseded(lines, as_of=as_of)
+    marks = await known.superseded(lines, as_of=as_of, listeners=_listeners(chat))
     return _PageLines(
         of_others=tuple(
             line
@@ -196,7 +200,7 @@ class FactTools:
 
     `written_by` returns the facts as a chat writes them, so that the source of each line is stored before the
     line; its second argument says whether the owner approved the call. `lines_of` returns the lines of a page
-    until a day, so that results can be marked.
+    until a day, as far as a chat may see them, so that results can be marked.
     """
 
     def __init__(
@@ -204,7 +208,7 @@ class FactTools:
         facts: FactPages,
         identity_of: Callable[[ToolChat], str],
         written_by: Callable[[ToolChat, bool], FactPages],
-        lines_of: Callable[[str, str], Awaitable[_PageLines]],
+        lines_of: Callable[[str, str, ToolChat], Awaitable[_PageLines]],
         *,
         recall_name: str = "memory_recall",
     ) -> None:
@@ -269,7 +273,7 @@ class FactTools:
                 alone=not _shares(chat),
             )
         )
-        lines = await _answered(self._lines(found, as_of))
+        lines = await _answered(self._lines(found, as_of, chat))
         result = {
             "identity_facts": [
                 {**fact_json(fact), **_marked(fact, own, lines[fact.identity])}
@@ -282,12 +286,12 @@ class FactTools:
         }
         return {**result, "degraded": found.degraded} if found.degraded else result
 
-    async def _lines(self, found: Recalled, as_of: str) -> dict[str, _PageLines]:
+    async def _lines(self, found: Recalled, as_of: str, chat: ToolChat) -> dict[str, _PageLines]:
         """The lines of the pages of all found facts and notes, by identity."""
         chunks = [chunk.note.identity for chunk in found.memory_chunks]
         names = {*chunks, *(fact.identity for fact in found.identity_facts)}
         page_of = self._facts.identities.page_of
-        return {name: await self._lines_of(page_of(name), as_of) for name in sorted(names)}
+        return {name: await self._lines_of(page_of(name), as_of, chat) for name in sorted(names)}
 
     def _own(self, chat: ToolChat) -> str:
         if not chat.policy.sees_notes:

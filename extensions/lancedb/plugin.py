@@ -254,7 +254,8 @@ async def _marks(chat: ToolChat, found: Sequence[Recalled]) -> list[str]:
     """For each memory, the note or engine that has the later statement of the owner that replaced it."""
     if chat.sources is None:
         return [""] * len(found)
-    marks = await chat.sources.sources.superseded([each.memory.text for each in found])
+    texts, listeners = [each.memory.text for each in found], audience_of(chat.policy)
+    marks = await chat.sources.sources.superseded(texts, listeners=listeners)
     return [mark.by_path if mark else "" for mark in marks]
 
 

@@ -62,9 +62,9 @@ BROKEN_ANSWER_ENTRY = "nacre.broken_answer"
 class Turn:
     """One turn of an open session. Messages, commands and endings of sessions are carried out on it.
 
-    `parts` is shared by the agent's turns, `emit` receives the events, `bounds` limits the turn. `words` is
-    the message that it answers; `trigger` is what made that message if nobody said it. `usage` sums the
-    tokens and the cost of the turn's answers; it is `None` until a provider has reported any.
+    `parts` is shared by the agent's turns, `emit` receives the events, `bounds` limits the turn. `words` are
+    the message that it answers and what joined it; `trigger` is what made it if nobody said it. `usage` sums
+    the tokens and the cost of the turn's answers; it is `None` until a provider has reported any.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Turn:
         self._deadline = asyncio.timeout(None)
         self._texts_before_tools: list[str] = []
         self._has_overflowed = False
-        self._has_written = False
+        self._unsaved = ""
         self._reminders: tuple[str, ...] = ()
         self._shortenings = 0
 
@@ -162,7 +162,7 @@ class Turn:
         """
         session, parts = self.session, self.parts
         agent, chat, model_name = parts.settings.agent, parts.chat(session), parts.model.name
-        output = parts.options.output
+        output, self._unsaved = parts.options.output, self.words
         async with around_turn(parts.hooks, chat, model_name=model_name, usage=lambda: self.usage) as replied:
             if parts.sub_agent is None:
                 for source in parts.tool_sources:
@@ -193,7 +193,7 @@ class Turn:
             if parts.sub_agent is None and not self.trigger:
                 said = reply.text if reply else ""
                 parts.memory.capture(context.chat, self.words, said)
-                if not self._has_written and (kept := await keep_promise(session, parts, self.words, said)):
+                if kept := await keep_promise(session, parts, self._unsaved, said):
                     self.emit(Warned(message=kept))
                     reply = reply and replace(reply, notice=kept)
             replied(reply)
@@ -338,7 +338,7 @@ class Turn:
         """Puts the message on disk, a tool's result no longer than fits."""
         context = await self.context()
         if isinstance(message, ToolResultMessage):
-            self._has_written = self._has_written or writes(message)
+            self._unsaved = "" if writes(message) else self._unsaved
             await self.session.journal.append(await context.results.fitted(message))
             await context.guard.recorded(message.tool_call_id)
             return
@@ -369,6 +369,7 @@ class Turn:
             await self._write(
                 inbound.text, inbound.attachments, joining_id, inbound.quoted, sender_id, speaker
             )
+            self.words, self._unsaved = (f"{said}\n{inbound.text}" for said in (self.words, self._unsaved))
             self.emit(MessageJoined(inbound_id=joining_id))
 
     async def set_aside(self, answer: AssistantMessage) -> None:

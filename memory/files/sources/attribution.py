@@ -63,7 +63,7 @@ async def attributed(
     far as `listeners` may see them; lines and hits without sources are left out, and notes that cannot be
     read.
     """
-    stored = await sources.stored(as_of)
+    stored = await sources.stored(as_of, listeners)
     if stored.is_empty():
         return _owners_first(report, {}), {}
     shown = await _shown(notes, sources, report.hits)

@@ -27,7 +27,16 @@ from nacre.memory.contracts.notes import MAX_NOTE_BYTES
 from nacre.memory.contracts.records import Address
 from nacre.memory.contracts.workspace import FolderEntry, PathOutsideRoot, Workspace
 from nacre.memory.files.sources.proposed_write import Reviewing
-from nacre.memory.files.sources.source import PRIVATE, Audience, Source, Speaker, Writer, narrowest, stems_of
+from nacre.memory.files.sources.source import (
+    PRIVATE,
+    Audience,
+    Source,
+    Speaker,
+    Writer,
+    may_see,
+    narrowest,
+    stems_of,
+)
 from nacre.record import Record
 
 SOURCES_FOLDER = ".sources"
@@ -139,24 +148,25 @@ class Sources:
             await self.workspace.append(name, text, skip_repeats=False)
 
     async def superseded(
-        self, lines: Sequence[str], *, as_of: date | str | None = None
+        self, lines: Sequence[str], *, as_of: date | str | None = None, listeners: Audience = PRIVATE
     ) -> tuple[Mark | None, ...]:
-        """For each line, what replaced it until the end of the day `as_of`, by default until now.
-
-        For a day in words, nothing is known to be replaced.
-        """
-        stored = await self.stored(as_of)
+        """For each line, what `stored` knows to have replaced it."""
+        stored = await self.stored(as_of, listeners)
         marks = (stored.last.get(line_key(line)) for line in lines)
         return tuple(mark if mark is not None and mark.kind == "superseded" else None for mark in marks)
 
-    async def stored(self, as_of: date | str | None = None) -> Stored:
-        """All that is stored, with the marks until the end of the day `as_of`; none for a day in words."""
+    async def stored(self, as_of: date | str | None = None, listeners: Audience = PRIVATE) -> Stored:
+        """All that is stored, with the marks until the end of the day `as_of`; none for a day in words.
+
+        `listeners` are not told that a line was replaced by one that they may not see.
+        """
         known = await self._read()
-        if not as_of:
+        if not as_of and listeners == PRIVATE:
             return Stored(known, self._last)
         with suppress(ValueError):
-            until = date.fromisoformat(str(as_of)).isoformat()
-            return Stored(known, _latest(mark for mark in self._all_marks() if mark.at[:10] <= until))
+            until = date.fromisoformat(str(as_of or date.max)).isoformat()
+            marks = (mark for mark in self._all_marks() if mark.at[:10] <= until)
+            return Stored(known, _latest(mark for mark in marks if _may_tell(known, listeners, mark)))
         return Stored(known, {})
 
     def _all_marks(self) -> tuple[Mark, ...]:
@@ -235,6 +245,12 @@ class Sources:
         self._last = _latest(self._all_marks())
         self._listed = listed if len(files) == len(seen) else ()
         return self._known
+
+
+def _may_tell(known: _Known, listeners: Audience, mark: Mark) -> bool:
+    source = None if listeners == PRIVATE else _source_of(known, mark.by_path, mark.by_key)
+    audience = source.audience if source is not None else PRIVATE
+    return mark.kind == "kept" or may_see(listeners, audience)
 
 
 def _latest(marks: Iterable[Mark]) -> dict[str, Mark]:

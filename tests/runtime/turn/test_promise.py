@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nacre import tool
 from nacre.runtime.contracts.events import Event, ReplyReady, Warned
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
 from nacre.runtime.turn.promises import POINTS_BACK, promised
@@ -63,6 +64,26 @@ async def test_what_the_model_saved_is_left_alone(tmp_path: Path) -> None:
 
     assert told(events) == ""
     assert log.count("Nautilus") == 1
+
+
+async def test_what_joined_the_turn_is_saved_too(tmp_path: Path) -> None:
+    """Whatever a tool did before it was said; the first message, which the tool may have saved, is left."""
+
+    @tool
+    async def moor() -> str:
+        """Looks for a mooring."""
+        assert agent.join(said("Please remember that my sister is called Ilse."))
+        return "Berth 7"
+
+    model = ScriptedModel(calls(("moor", {})), says("Berth 7. I'll remember that."))
+    async with opened(tmp_path, model, tools=[moor]) as agent:
+        reply = await agent.ask("Please remember that my boat is called Nautilus.")
+        log = (agent.workspace / TODAY).read_text(encoding="utf-8")
+
+    assert reply is not None
+    assert TODAY in reply.notice
+    assert "- my sister is called Ilse." in log
+    assert "Nautilus" not in log
 
 
 async def test_looking_something_up_saves_nothing(tmp_path: Path) -> None:

@@ -421,14 +421,35 @@ async def test_what_holds_now_joins_the_hits_of_who_may_see_it(
     root: Path, newer: str, listeners: str, found: list[str]
 ) -> None:
     """A chat gets no line from outside of its folder, also if it was said there."""
-    said = replace(MINE, audience="chats/club")
-    await by(root, said).append("chats/club/old.md", "- Ada's city: Kiel")
-    await by(root, said).append(newer, "- Ada's city: Graz")
-    report = SearchReport(hits=(_asked("chats/club/old.md", 1),), mode="lexical", max_results=6)
-
-    report, _ = await attributed(_Inside(root), Sources(opened(root)), report, listeners=listeners)
+    report = await _asked_for_the_city(root, newer, said_to="chats/club", listeners=listeners)
 
     assert [hit.path for hit in report.hits] == found
+
+
+@pytest.mark.parametrize(
+    ("said_to", "listeners", "marked"),
+    [
+        (PRIVATE, "chats/club", []),
+        (PRIVATE, PRIVATE, ["memory/2026-05-02.md"]),
+        ("chats/club", "chats/club", ["memory/2026-05-02.md"]),
+    ],
+)
+async def test_a_chat_is_not_told_of_a_line_that_it_may_not_see(
+    root: Path, said_to: str, listeners: str, marked: list[str]
+) -> None:
+    """Also where its own note has the words of the line that was replaced in private."""
+    report = await _asked_for_the_city(root, "memory/2026-05-02.md", said_to=said_to, listeners=listeners)
+
+    assert [old.by for hit in report.hits for old in hit.superseded] == marked
+
+
+async def _asked_for_the_city(root: Path, newer: str, *, said_to: str, listeners: str) -> SearchReport:
+    await by(root, replace(MINE, audience="chats/club")).append("chats/club/old.md", "- Ada's city: Kiel")
+    of_chat = by(root, replace(MINE, audience=said_to))
+    await of_chat.append("memory/2026-05-01.md", "- Ada's city: Kiel")
+    await of_chat.append(newer, "- Ada's city: Graz")
+    report = SearchReport(hits=(_asked("chats/club/old.md", 1),), mode="lexical", max_results=6)
+    return (await attributed(_Inside(root), Sources(opened(root)), report, listeners=listeners))[0]
 
 
 async def test_what_a_stranger_says_hides_no_mark_of_the_owner(root: Path) -> None:
