@@ -2,8 +2,8 @@
 
 A `minScore` that is set applies to the final score, after decay. The default one only decides, before decay,
 whether anything fits, so that an old exact hit can sink but not vanish. Neither depends on the requested
-number of results. Decay is off by default, because it buries old facts (docs/recall.md): a dated note counts
-half after each half-life, and curated notes never decay.
+number of results. Decay is off by default, because it buries old facts (docs/engineering/recall.md): a dated
+note counts half after each half-life, and curated notes never decay.
 
 Diversity, off by default, is maximal marginal relevance (Carbonell and Goldstein, 1998). It compares texts by
 the Jaccard index of their words, or of character pairs in scripts without spaces.

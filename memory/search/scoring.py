@@ -2,8 +2,7 @@
 
 Chunks are ordered by a mix of BM25, cosine, days and the best line of each text. The score of the best chunk
 is how sure the search is that it concerns the question; the others have their share of it. `seed_scores` is
-the original formula, which owners may depend on. docs/recall.md says what each constant gains on questions
-that were not used to choose it.
+the original formula, which owners may depend on. docs/engineering/recall.md says what each constant gains.
 """
 
 from __future__ import annotations

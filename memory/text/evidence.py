@@ -55,7 +55,7 @@ class Finder:
         self.terms = tuple(term for term in reversed(written) if term)
         self.atoms = tuple(term_atom(written[term], inflected=query.inflected) for term in self.terms)
         self._code_forms = [*map(fold, query.code_forms)]
-        self._searched = [(term, _longest_ending(term)) for term in self.terms]
+        self._searched = [(term, _longest_ending(term, fold(written[term]))) for term in self.terms]
         self._for_last = [(word, -1 if gram_run().match(word) else 0) for word in for_last]
         self._has_numbers = any(map(str.isdigit, "".join(self.terms)))
         self._names = [
@@ -145,11 +145,12 @@ def _positions(text: str, part: str) -> Iterator[int]:
         at = text.find(part, at + len(part))
 
 
-def _longest_ending(term: str) -> int:
-    # A short stem must be nearly the whole word; a long one may begin a compound. −1 stands for any ending.
+def _longest_ending(term: str, written: str) -> int:
+    # A short stem must be nearly the whole word, or `written`; a long one may begin a compound. −1: any one.
     if not term.isascii():
         return -1
-    return 2 if len(term) <= 4 else 5 if len(term) < _LONG_STEM else _LONGEST_IN_COMPOUND
+    usual = 2 if len(term) <= 4 else 5 if len(term) < _LONG_STEM else _LONGEST_IN_COMPOUND
+    return max(usual, len(written) - len(term))
 
 
 def _add_lines(lines: dict[int, int], bit: int, term: str, longest_ending: int, text: str) -> None:

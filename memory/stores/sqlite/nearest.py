@@ -66,7 +66,7 @@ def candidates_for(dimensions: int, limit: int, count: int = 0) -> int:
     """The number of coarse candidates, which grows with shorter codes and with more vectors.
 
     With 384 numbers, .98 of the true nearest 30 are among them, from 1,000 to 39,000 vectors of real texts
-    (docs/recall.md).
+    (docs/engineering/recall.md).
     """
     growing: float = (count / _FEW_VECTORS) ** _GROWTH * min(1.0, 384 / dimensions)
     return max(2 * limit, round(300 * max(1.0 if dimensions >= 384 else 2.0, growing)))

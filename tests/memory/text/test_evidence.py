@@ -22,6 +22,7 @@ def look(query: str, text: str) -> TextEvidence:
         ("CAFÉ", "the cafe"),
         ("cafe", "das Café"),
         ("cats", "a cat"),
+        ("meeting", "the meeting"),
         ("讨论方案", "今天讨论"),
     ],
 )

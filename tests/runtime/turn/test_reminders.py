@@ -37,7 +37,7 @@ async def test_a_topic_brings_the_line_up_once(tmp_path: Path) -> None:
     )
     async with opened(tmp_path, model) as agent:
         file = write(agent, f"# Mine\r\n\r\n{LINE}- [x] old: done (2026-01-01)\n")
-        for text in ("How is the weather?", "Are boats expensive?", "And the boat?"):
+        for text in ("How is the weather?", "Is a mooring expensive?", "And the boat?"):
             await agent.respond(said(text))
         text = file.read_bytes().decode()
 
