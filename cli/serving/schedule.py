@@ -68,9 +68,9 @@ def add(context: click.Context, text: str, cron: str, at: str, channel: str, as_
     except TooManyJobs as error:
         raise click.ClickException(str(error)) from error
     if job is None:
-        where = "in private" if channel == "last" else f"in private on {channel}"
+        where = "in a chat of `nacre serve`" if channel == "last" else f"on {channel}"
         invocation.warn(
-            f"The assistant {agent_id} does not know where to tell you: write to it {where} once.",
+            f"The assistant {agent_id} does not know where to tell you: write to it in private {where} once.",
             tone="error",
         )
         return 1
