@@ -32,6 +32,13 @@ _DAY = re.compile(r"memory/(?:\d{4}-\d{2}/)?\d{4}-\d{2}-\d{2}\.md")
 _INSTRUCTIONS = ("AGENTS.md",)
 """Files about the other program's tools, which never replace Nacre's own."""
 _REFERENCE = re.compile(r"\$\{[^}]*\}")
+_HERE = re.compile(r"http://(?:localhost|127\.0\.0\.1|\[::1\])(?::\d+)?(?:/[\w./-]*)?")
+_HARMLESS = (("agents", "defaults"), ("models", "providers"), ("session",), ("messages",), ("usage",))
+_DECISIVE = {
+    *("workspace", "tools", "sandbox", "allowPaths", "extraPaths", "remote", "local", "store", "rerank"),
+    *("baseUrl", "identityLinks", "sendPolicy"),
+}
+"""Names below the harmless settings that say what is read, who may do what, or where keys and words go."""
 
 
 class NoteStep(Record):
@@ -184,6 +191,9 @@ def plan_setting(
         found = None
     if found is None:
         return _skipped("Nacre has no such setting")
+    is_harmless = any(key[: len(each)] == each for each in _HARMLESS) and _DECISIVE.isdisjoint(key)
+    if not is_harmless and not (key[-1] == "baseUrl" and _HERE.fullmatch(str(value))):
+        return _skipped("it decides what runs, what is read or who is trusted: set it yourself")
     present = at(written, key)
     if present is not None:
         return _existing(found.is_secret or present == value, "it already has another value here")

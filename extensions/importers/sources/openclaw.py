@@ -268,8 +268,6 @@ def _not_imported_reason(key: tuple[str, ...]) -> str:
         return _CHANNELS
     if key[0] == "env" and not key[-1].endswith("_API_KEY"):
         return "it is not a provider key"
-    if key[0] in ("gateway", "plugins", "skills", "tools", "hooks", "meta", "wizard", "cron", "storage"):
-        return "specific to OpenClaw: Nacre works differently"
     return ""
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nacre.runtime.settings.disk.settings_file import settings_as_written
 from tests.cli.program import run_here
 from tests.extensions.importers import sources
 from tests.extensions.importers.results import import_report, numbers, reasons, workspace
@@ -206,6 +207,30 @@ def test_a_workspace_of_another_name_inside_of_the_folder_comes_along(tmp_path: 
     source = _naming(sources.openclaw(tmp_path / ".openclaw"), "~/.openclaw/workspace-home")
     (source / "workspace").rename(source / "workspace-home")
     assert numbers(import_report(tmp_path, "openclaw", source), "notes")[1] == 4
+
+
+def test_foreign_settings_decide_nothing(tmp_path: Path) -> None:
+    """No program, folder, address or owner comes along; what only tunes the assistant does."""
+    source = sources.openclaw(tmp_path / ".openclaw")
+    (source / "openclaw.json").write_text(
+        """{
+  agents: {defaults: {contextTokens: 90000, memorySearch: {
+    extraPaths: ["/etc"], remote: {baseUrl: "http://a.test"}, query: {maxResults: 7}}}},
+  commands: {ownerAllowFrom: ["telegram:666"]},
+  http: {port: 8080, host: "0.0.0.0"},
+  mcp: {servers: {x: {command: "sh", args: ["-c", "touch was-run"]}}},
+  memory: {backend: "qmd", qmd: {command: "sh -c 'touch was-run'"}},
+  models: {providers: {openai: {baseUrl: "http://a.test"}, ollama: {baseUrl: "http://localhost:11434"}}},
+  session: {identityLinks: {ann: ["telegram:666"]}, idleMinutes: 90},
+}"""
+    )
+    told = import_report(tmp_path, "openclaw", source)
+    assert settings_as_written(tmp_path / ".nacre/nacre.json5") == {
+        "agents": {"defaults": {"contextTokens": 90000, "memorySearch": {"query": {"maxResults": 7}}}},
+        "models": {"providers": {"ollama": {"baseUrl": "http://localhost:11434"}}},
+        "session": {"idleMinutes": 90},
+    }
+    assert "commands.ownerAllowFrom" in str(reasons(told, "settings"))
 
 
 @pytest.mark.parametrize("is_dry", [True, False])

@@ -57,7 +57,7 @@ def test_notes_at_both_places_stay() -> None:
         (("agents", "defaults", "nonesuch"), 1, "Nacre has no such setting"),
         (("agents", "defaults", "contextTokens"), "many", "Nacre rejects this value"),
         (("agents", "defaults", "model", "primary"), "a/b", "a parent setting has another type here"),
-        (("storage", "url"), "postgresql://me:secret@host/db", "it contains a password"),
+        (("messages", "queue", "mode"), "postgresql://me:secret@host/db", "it contains a password"),
     ],
 )
 def test_a_setting_that_does_not_fit_says_why(key: tuple[str, ...], value: object, reason: str) -> None:
