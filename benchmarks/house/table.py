@@ -38,7 +38,7 @@ LIMITS = {
     "depth: plain turn": 14,
     "files that one file imports": 65,
     "members that only forward": 15,
-    "lines: everything": 112_979,
+    "lines: everything": 112_983,
     "lines: core": 73_215,
     "imports from the core into extensions": 0,
 }

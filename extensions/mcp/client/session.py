@@ -129,13 +129,17 @@ async def _connect(
                 [at_home(server.command, home), *server.args],
                 stderr=errors,
                 env={**get_default_environment(), **server.env},
-                cwd=at_home(server.cwd, home) or (home if home.is_dir() else "/"),
+                cwd=_working_folder(server, home),
                 start_new_session=True,
             )
         async with _program_streams(process, error_output) as (read, write):
             yield read, write
     finally:
         pipe.close()
+
+
+def _working_folder(server: McpServer, home: Path) -> str | Path:
+    return at_home(server.cwd, home) or (home if home.is_dir() else "/")
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
