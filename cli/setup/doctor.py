@@ -471,11 +471,15 @@ async def _found(invocation: Invocation, now: Clock, *, online: bool, fix: bool)
     found = [*program_findings(invocation.config, now)]
     try:
         storage_of(invocation.config)
-        found += await _examined(lambda: model_findings(invocation.config, now, online=online))
         on_disk = (disk_findings, history_findings, session_findings, index_findings, serving_findings)
-        for check in on_disk:
-            found += await _examined(partial(check, invocation, now))
-        found += await _examined(lambda: tool_findings(invocation.config))
+        checks = (
+            partial(model_findings, invocation.config, now, online=online),
+            *(partial(check, invocation, now) for check in on_disk),
+            partial(tool_findings, invocation.config),
+        )
+        # Together, because each of them waits for a database that does not answer.
+        for findings in await asyncio.gather(*map(_examined, checks)):
+            found += findings
     except ConfigError as error:
         found.append(Finding.problem("storage", str(error), "What it keeps was not looked at."))
     if fix:

@@ -190,6 +190,7 @@ class Database:
         self.process = Process(self, pace or Pace())
         """The identity of this process for others, which take over what it leaves behind."""
         self._opening = threading.Lock()
+        self._not_opened = (0.0, "")
         self._handing = threading.Lock()  # who closes may be on another event loop than who asks
         self._pool: Pool | None = None
         self._threads: ThreadPoolExecutor | None = None
@@ -334,12 +335,20 @@ class Database:
             ) from error
 
     def _ready(self) -> Pool:
+        asked_at = time.monotonic()
         with self._opening:
             if self._pool is None:
+                failed_at, problem = self._not_opened
+                if failed_at >= asked_at:  # others waited with the one that tried
+                    raise DatabaseUnreachable(problem)
                 # A separate connection reports the problem at once and with the server's message.
-                with connected(self._url, self._limits) as connection:
-                    known = packaged_migrations() if self._migrations is None else self._migrations
-                    self._migrate(connection, known)
+                try:
+                    with connected(self._url, self._limits) as connection:
+                        known = packaged_migrations() if self._migrations is None else self._migrations
+                        self._migrate(connection, known)
+                except DatabaseUnreachable as error:
+                    self._not_opened = time.monotonic(), str(error)
+                    raise
                 self._pool = Pool(self._url, self._limits)
             return self._pool
 

@@ -192,6 +192,20 @@ async def test_what_is_wrong_is_said_without_the_password(database_url: str) -> 
             assert "hush" not in str(told.value)
 
 
+async def test_who_waits_with_another_shares_its_failure() -> None:
+    """A silent server is waited for once, and not by one piece of work after the other."""
+    asked: list[asyncio.StreamWriter] = []
+    silent = await asyncio.start_server(lambda _, writer: asked.append(writer), "127.0.0.1", 0)
+    host, port = silent.sockets[0].getsockname()
+    async with opened(f"postgresql://me@{host}:{port}/mine?connect_timeout=2", retry_seconds=0.0) as database:
+        told = await asyncio.gather(*(database.read(words) for _ in range(4)), return_exceptions=True)
+    assert {(type(each), "timeout" in str(each)) for each in told} == {(DatabaseUnreachable, True)}
+    assert len(asked) == 1
+    for writer in asked:
+        writer.close()
+    silent.close()
+
+
 def certificate(folder: Path, name: str, by: str = "") -> tuple[Path, Path]:
     """A certificate for 127.0.0.1 that another one vouches for, or itself; and its key, for all to read."""
     crt, key = folder / f"{name}.crt", folder / f"{name}.key"
