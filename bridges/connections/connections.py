@@ -11,16 +11,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import TypeAlias
 
-from nacre.bridges.connections.supervisor import BridgeStatus, Supervisor
+from nacre.bridges.connections.supervisor import Supervisor
 from nacre.bridges.contracts.bridge import Bridge, Place
 from nacre.bridges.contracts.errors import ChannelUnusable
 from nacre.bridges.delivery.outgoing import Around, MaySend, Outgoing
 from nacre.closing import stop_tasks
 from nacre.record import Record
-from nacre.runtime.contracts.clock import Sleep
+from nacre.runtime.contracts.clock import Clock, Sleep
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.ledger.ledger import AccountId, Ledger
-from nacre.runtime.ledger.records import LedgerLost
+from nacre.runtime.ledger.records import BridgeStatus, LedgerLost
 
 log = logging.getLogger(__name__)
 
@@ -63,12 +63,14 @@ class Connections:
         receive: Callable[[Inbound, str], Awaitable[None]],
         may_send: MaySend,
         around: Around,
+        now: Clock,
         sleep: Sleep,
     ) -> None:
         self._ledger = ledger
         self._receive = receive
         self._may_send = may_send
         self._around = around
+        self._now = now
         self._sleep = sleep
         self._here: dict[AccountId, Connection] = {}
 
@@ -90,7 +92,7 @@ class Connections:
         name = (bridge.channel, bridge.account)
         if name in self._here:
             raise ValueError(f"The account {name[1]!r} of {name[0]!r} has two bridges.")
-        supervisor = Supervisor(bridge, lambda up: self._inbox(name, up), sleep=self._sleep)
+        supervisor = Supervisor(bridge, lambda up: self._inbox(name, up), now=self._now, sleep=self._sleep)
         outgoing = Outgoing(
             bridge,
             self._ledger.outbox,

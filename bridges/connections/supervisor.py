@@ -1,21 +1,15 @@
-"""Keeps a bridge running by restarting it after failures, and stores the statuses of bridges for other
-processes.
-"""
+"""Keeps a bridge running by restarting it after failures."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
-from typing import Literal, TypeAlias
+from collections.abc import Awaitable, Callable
 
 from nacre.bridges.contracts.bridge import Bridge, Inbox
 from nacre.closing import stop_tasks
-from nacre.record import Record
-from nacre.runtime.contracts.clock import Clock, epoch_ms, stored_moment
-from nacre.runtime.ledger.records import StoredStatus
-from nacre.runtime.ledger.tables import LedgerTables
+from nacre.runtime.contracts.clock import Clock, epoch_ms
+from nacre.runtime.ledger.records import BridgeState, BridgeStatus
 
 log = logging.getLogger(__name__)
 
@@ -24,30 +18,6 @@ LONGEST_WAIT_SECONDS = 300.0
 STEADY_SECONDS = 60.0
 """After this long a connection counts as recovered: the next failure waits as little as the first one."""
 STOP_SECONDS = 10.0
-
-BridgeState: TypeAlias = Literal["stopped", "connecting", "connected", "waiting"]
-
-
-class BridgeStatus(Record):
-    """The status of a bridge. `problem` says why it is not connected, or what is refused although it is.
-
-    While the state is `waiting`, the bridge is restarted `wait_seconds` after it failed.
-    """
-
-    channel: str
-    account: str
-    state: BridgeState
-    problem: str = ""
-    restarts: int = 0
-    wait_seconds: float = 0.0
-
-    @property
-    def line(self) -> str:
-        """The status in one line, for people."""
-        name = self.channel if self.account == "default" else f"{self.channel}/{self.account}"
-        again = f", started again {self.restarts}×" if self.restarts else ""
-        why = f": {self.problem}" if self.problem else ""
-        return f"{name} {self.state}{again}{why}"
 
 
 class Supervisor:
@@ -58,6 +28,7 @@ class Supervisor:
         bridge: Bridge,
         make_inbox: Callable[[Callable[[], None]], Awaitable[Inbox]],
         *,
+        now: Clock,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         stop_seconds: float = STOP_SECONDS,
     ) -> None:
@@ -65,9 +36,10 @@ class Supervisor:
         self.up = asyncio.Event()
         """Set while messages can be sent."""
         self._make_inbox = make_inbox
+        self._now = now
         self._sleep = sleep
         self._stop_seconds = stop_seconds
-        self._state: BridgeState = "stopped"
+        self._enter("stopped")
         self._problem = ""
         self._restarts = 0
         self._wait_seconds = 0.0
@@ -85,8 +57,12 @@ class Supervisor:
             state=self._state,
             problem=refused if self._state == "connected" else self._problem,
             restarts=self._restarts,
-            wait_seconds=self._wait_seconds if self._state == "waiting" else 0.0,
+            since_ms=self._since_ms,
+            next_try_ms=self._since_ms + round(self._wait_seconds * 1000) if self._state == "waiting" else 0,
         )
+
+    def _enter(self, state: BridgeState) -> None:
+        self._state, self._since_ms = state, epoch_ms(self._now())
 
     def start(self) -> None:
         """Starts the bridge, and restarts it whenever it ends."""
@@ -107,19 +83,21 @@ class Supervisor:
         await asyncio.wait({self._task}, timeout=self._stop_seconds)
         await stop_tasks(self._task)
         self.up.clear()
-        self._state = "stopped"
+        self._enter("stopped")
 
     async def _run(self) -> None:
         clock = asyncio.get_running_loop().time
         while not self._is_stopping():
-            self._state, self._connected_at = "connecting", None
+            self._enter("connecting")
+            self._connected_at = None
             self._problem = await self._until_it_ends()
             self.up.clear()
             if self._is_stopping():
                 return
             before_seconds = 0.0 if self._was_steady(clock()) else self._wait_seconds
             self._wait_seconds = next_wait_seconds(before_seconds)
-            self._state, self._restarts = "waiting", self._restarts + 1
+            self._restarts += 1
+            self._enter("waiting")
             log.warning("the bridge %s; the next start is in %g s", self.status.line, self._wait_seconds)
             await self._sleep(self._wait_seconds)
 
@@ -148,66 +126,11 @@ class Supervisor:
         return self._connected_at is not None and now_seconds - self._connected_at >= STEADY_SECONDS
 
     def _connected(self) -> None:
-        self._state, self._connected_at = "connected", asyncio.get_running_loop().time()
+        self._enter("connected")
+        self._connected_at = asyncio.get_running_loop().time()
         self.up.set()
 
 
 def next_wait_seconds(wait_seconds: float) -> float:
     """The delay after one of `wait_seconds`: twice as long, up to the longest."""
     return min(LONGEST_WAIT_SECONDS, max(FIRST_WAIT_SECONDS, wait_seconds * 2))
-
-
-class SavedStatus(Record):
-    """The status of a bridge when it last changed, and when the bridge is restarted if it waits for that.
-
-    `holder` names the program that runs it, where there are several.
-    """
-
-    status: BridgeStatus
-    holder: str
-    since: datetime | None
-    next_try: datetime | None
-
-
-async def save_statuses(tables: LedgerTables, statuses: Sequence[BridgeStatus], now: Clock) -> None:
-    """Replaces the stored statuses."""
-    now_ms = epoch_ms(now())
-    await tables.put_statuses(
-        [
-            StoredStatus(
-                channel=each.channel,
-                account=each.account,
-                state=each.state,
-                problem=each.problem,
-                restarts=each.restarts,
-                since_ms=now_ms,
-                next_try_ms=now_ms + round(each.wait_seconds * 1000) if each.state == "waiting" else 0,
-            )
-            for each in statuses
-        ]
-    )
-
-
-async def saved_statuses(tables: LedgerTables, now: Clock) -> tuple[SavedStatus, ...]:
-    """The statuses that `save_statuses` stored last."""
-    zone = now().tzinfo
-    return tuple(
-        SavedStatus(
-            status=BridgeStatus(
-                channel=row.channel,
-                account=row.account,
-                state=_state(row.state),
-                problem=row.problem,
-                restarts=row.restarts,
-            ),
-            holder=row.holder,
-            since=stored_moment(row.since_ms, zone),
-            next_try=stored_moment(row.next_try_ms, zone),
-        )
-        for row in await tables.statuses()
-    )
-
-
-def _state(text: str) -> BridgeState:
-    states: tuple[BridgeState, ...] = ("stopped", "connecting", "connected", "waiting")
-    return next((state for state in states if state == text), "stopped")

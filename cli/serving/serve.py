@@ -16,11 +16,11 @@ from nacre.cli.invocation import begin, shared_options, with_ledger
 from nacre.closing import stop_tasks
 
 if TYPE_CHECKING:
-    from nacre.bridges.connections.supervisor import BridgeStatus
     from nacre.bridges.server import Server
     from nacre.cli.invocation import Invocation
     from nacre.runtime.extensions.host import ExtensionHost
     from nacre.runtime.extensions.service import Serving
+    from nacre.runtime.ledger.records import BridgeStatus
 
 log = logging.getLogger(__name__)
 

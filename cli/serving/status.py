@@ -14,12 +14,13 @@ from nacre.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
     from pathlib import Path
 
-    from nacre.bridges.connections.supervisor import SavedStatus
     from nacre.cli.invocation import Invocation
     from nacre.runtime.contracts.budget import ContextBudget
     from nacre.runtime.contracts.clock import Clock
+    from nacre.runtime.ledger.records import BridgeStatus
     from nacre.runtime.settings.config import Config
 
 
@@ -63,21 +64,20 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
         else:
             (invocation.warn if is_wanted else invocation.say)(NEVER_SERVED)
         return 1 if is_wanted else 0
-    from nacre.bridges.connections.supervisor import saved_statuses
     from nacre.bridges.schedule.timetable import Timetable, upcoming_lines
     from nacre.closing import using
     from nacre.runtime.ledger.ledger import told
 
     is_running = await place.is_served()
     async with using(await place.open_tables()) as tables:
-        kept = await saved_statuses(tables, now)
+        kept = await tables.statuses()
         counts = await tables.not_done()
         timetable = Timetable(tables, now=now)
         coming = await upcoming_lines(timetable, config.agent_id, config.settings.agent.heartbeat, now())
     turns = await _turns(config) if config.settings.storage.workers else {}
     is_wanted = is_wanted or bool(kept or any(counts.values()))
     is_well = (
-        turns.get("workers") != 0 and all(each.status.state == "connected" for each in kept)
+        turns.get("workers") != 0 and all(each.state == "connected" for each in kept)
         if is_running
         else not is_wanted
     )
@@ -86,7 +86,7 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
             {
                 **overview.json(),
                 "serving": is_running,
-                "bridges": [_json(each) for each in kept],
+                "bridges": [_json(each, now) for each in kept],
                 "ledger": counts,
                 "coming": list(coming),
                 **({"turns": turns} if turns else {}),
@@ -94,7 +94,7 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
         )
         return 0 if is_well else 1
     invocation.say("Serving." if is_running else "Not serving: `nacre serve` does not run.")
-    invocation.say(*(_line(each, is_running=is_running) for each in kept))
+    invocation.say(*(_line(each, now, is_running=is_running) for each in kept))
     invocation.say(f"📮 Messages: {told(counts)}", *coming)
     if turns:
         invocation.say(
@@ -119,27 +119,35 @@ async def _turns(config: Config) -> dict[str, Any]:
     return {camel(name): value for name, value in figures.items()}
 
 
-def _line(kept: SavedStatus, *, is_running: bool) -> str:
+def _line(status: BridgeStatus, now: Clock, *, is_running: bool) -> str:
     from nacre.cli.screen.plain import one_line
 
-    since = f" since {kept.since:%Y-%m-%d %H:%M}" if kept.since is not None else ""
-    again = f"; tried again at {kept.next_try:%H:%M:%S}" if kept.next_try is not None and is_running else ""
+    since, next_try = _times(status, now)
+    since_text = f" since {since:%Y-%m-%d %H:%M}" if since is not None else ""
+    again = f"; tried again at {next_try:%H:%M:%S}" if next_try is not None and is_running else ""
     was = "" if is_running else "last: "
-    by = f" by {kept.holder}" if kept.holder and is_running else ""
-    return one_line(f"{was}{kept.status.line}{since}{by}{again}")
+    by = f" by {status.holder}" if status.holder and is_running else ""
+    return one_line(f"{was}{status.line}{since_text}{by}{again}")
 
 
-def _json(kept: SavedStatus) -> dict[str, Any]:
-    status = kept.status
+def _times(status: BridgeStatus, now: Clock) -> tuple[datetime | None, datetime | None]:
+    from nacre.runtime.contracts.clock import stored_moment
+
+    zone = now().tzinfo
+    return stored_moment(status.since_ms, zone), stored_moment(status.next_try_ms, zone)
+
+
+def _json(status: BridgeStatus, now: Clock) -> dict[str, Any]:
+    since, next_try = _times(status, now)
     return {
         "channel": status.channel,
         "accountId": status.account,
         "state": status.state,
-        "servedBy": kept.holder or None,
+        "servedBy": status.holder or None,
         "problem": status.problem or None,
         "restarts": status.restarts,
-        "since": kept.since.isoformat() if kept.since is not None else None,
-        "nextTry": kept.next_try.isoformat() if kept.next_try is not None else None,
+        "since": since.isoformat() if since is not None else None,
+        "nextTry": next_try.isoformat() if next_try is not None else None,
     }
 
 

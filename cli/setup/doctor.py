@@ -536,7 +536,6 @@ async def tool_findings(config: Config) -> list[Finding]:
 
 async def serving_findings(invocation: Invocation, now: Clock) -> list[Finding]:
     """Whether the channels can be used, and what hinders those that are served."""
-    from nacre.bridges.connections.supervisor import saved_statuses
     from nacre.bridges.server import check_channels
     from nacre.runtime.contracts.errors import ConfigError
     from nacre.runtime.ledger.records import LedgerUnusable
@@ -553,15 +552,15 @@ async def serving_findings(invocation: Invocation, now: Clock) -> list[Finding]:
             return [Finding.well("channels", " ".join(told) or "none is set up")]
         is_running = await place.is_served()
         async with using(await place.open_tables()) as tables:
-            kept = await saved_statuses(tables, now)
+            kept = await tables.statuses()
             counts = await tables.not_done()
     except LedgerUnusable as error:
         advice = "What was set aside lies beside it; `nacre status` says more."
         return [Finding.problem("channels", str(error), advice)]
     found = [
-        Finding.problem("channels", each.status.line, "`nacre status` says more.")
+        Finding.problem("channels", each.line, "`nacre status` says more.")
         for each in kept
-        if is_running and each.status.state != "connected"
+        if is_running and each.state != "connected"
     ]
     if kept and not is_running:
         advice = "`nacre serve` answers them; `nacre init --service` keeps it running."
