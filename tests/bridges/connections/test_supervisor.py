@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from nacre.bridges.connections.supervisor import LONGEST_WAIT_SECONDS, Supervisor, next_wait_seconds
+from nacre.bridges.connections.connections import LONGEST_WAIT_SECONDS, Supervisor, next_wait_seconds
 from nacre.bridges.contracts.bridge import Bridge, Inbox, Part
 from nacre.bridges.contracts.bridge_contract import RecordingInbox
 from nacre.runtime.contracts.clock import epoch_ms
