@@ -19,7 +19,7 @@ from nacre.bridges.schedule.timekeeper import Timekeeper
 from nacre.bridges.schedule.timetable import Timetable
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.agent.runtime import Runtime
-from nacre.runtime.contracts.clock import Clock, NewId, owner_clock, random_id
+from nacre.runtime.contracts.clock import Clock, NewId, random_id
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.extensions.loading import load_workers
 from nacre.runtime.ledger.ledger import STATES
@@ -91,7 +91,7 @@ class Server:
             TurnBroken: the folders of an agent cannot be created or read.
             LedgerUnusable: the ledger cannot be opened, or another program uses it.
         """
-        now = clock or owner_clock(config.settings.agent.user_timezone)
+        now = clock or config.clock
         found = configured_accounts(config.settings, state_dir=config.state_dir, home=config.home)
         hide(found.secrets)
         bridges, problems = _bridges_to_serve(found, config, now)

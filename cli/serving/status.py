@@ -36,14 +36,12 @@ def command(context: click.Context, as_json: bool) -> int:
     Exit code 1 when there is something to serve and `nacre serve` does not run, or a channel is not
     connected; else 0. `nacre doctor` looks deeper.
     """
-    from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.ledger.records import LedgerUnusable
     from nacre.sessions.contracts.errors import SessionError
 
     invocation = begin(context)
-    now = owner_clock(invocation.config.settings.agent.user_timezone)
     try:
-        return asyncio.run(_status(invocation, now, as_json=as_json))
+        return asyncio.run(_status(invocation, invocation.config.clock, as_json=as_json))
     except (LedgerUnusable, SessionError) as error:
         raise click.ClickException(str(error)) from error
 
@@ -237,11 +235,10 @@ async def overview_of(config: Config, now: Clock) -> Overview:
     from nacre import __version__
     from nacre.cli.screen.session_words import age, session_name
     from nacre.closing import using
-    from nacre.runtime.contracts.clock import random_id
     from nacre.runtime.contracts.errors import ConfigError
     from nacre.runtime.providers.opening import budget_of, model_facts
     from nacre.runtime.settings.spending import spent_today_usd
-    from nacre.runtime.storage.storage import storage_of
+    from nacre.runtime.storage.storage import open_sessions
 
     facts, budget, problem = None, None, ""
     try:
@@ -249,7 +246,7 @@ async def overview_of(config: Config, now: Clock) -> Overview:
         budget = await budget_of(config, now)
     except ConfigError as error:
         problem = str(error)
-    async with using(storage_of(config).sessions(now=now, new_id=random_id)) as store:
+    async with using(open_sessions(config, now)) as store:
         sessions = await store.index.all()  # that they have a file need not be known
     last, record = max(sessions.items(), key=lambda each: each[1].active_at_ms, default=("", None))
     return Overview(
