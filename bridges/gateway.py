@@ -21,7 +21,6 @@ from nacre.bridges.access.people import People
 from nacre.bridges.answering.dispatch import Dispatcher
 from nacre.bridges.answering.turns import RunHere, TurnRunner
 from nacre.bridges.connections.connections import Connections, MakeBridge, Sharing
-from nacre.bridges.connections.supervisor import BridgeStatus
 from nacre.bridges.contracts.bridge import Bridge, place_of
 from nacre.bridges.delivery.outgoing import parts_of
 from nacre.bridges.queueing.session_rules import Choices, SessionRules
@@ -36,7 +35,7 @@ from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.hooks.hooks import around_delivery
 from nacre.runtime.ledger.file_ledger import ledger_file
 from nacre.runtime.ledger.ledger import Ledger, LedgerPlace, SharedLedgerPlace
-from nacre.runtime.ledger.records import Along, OutboundPart, Received, sendable
+from nacre.runtime.ledger.records import Along, BridgeStatus, OutboundPart, Received, sendable
 from nacre.runtime.ledger.tables import LedgerTables
 from nacre.runtime.settings.config import USER_PREFIX
 from nacre.sessions.contracts.errors import SessionError
@@ -81,6 +80,7 @@ class Gateway:
             receive=self._receive,
             may_send=self._gate.is_still_allowed,
             around=self._around,
+            now=now,
             sleep=sleep,
         )
         self._now = now

@@ -11,7 +11,6 @@ from typing import Self, TypeAlias
 from nacre.bridges.access.bindings import BoundAgents
 from nacre.bridges.answering.turns import RunHere, TurnRunner
 from nacre.bridges.channels.configured import Account, Configured, configured_accounts
-from nacre.bridges.connections.supervisor import BridgeStatus, save_statuses
 from nacre.bridges.contracts.bridge import Bridge
 from nacre.bridges.contracts.errors import ChannelUnusable
 from nacre.bridges.gateway import Gateway
@@ -20,10 +19,11 @@ from nacre.bridges.schedule.timekeeper import Timekeeper
 from nacre.bridges.schedule.timetable import Timetable
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.agent.runtime import Runtime
-from nacre.runtime.contracts.clock import Clock, NewId, owner_clock, random_id
+from nacre.runtime.contracts.clock import Clock, NewId, random_id
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.extensions.loading import load_workers
 from nacre.runtime.ledger.ledger import STATES
+from nacre.runtime.ledger.records import BridgeStatus
 from nacre.runtime.settings.config import SETTINGS_FILE, Config, load_config
 from nacre.runtime.settings.disk.settings_file import emptied_notice
 from nacre.runtime.settings.settings import Settings
@@ -91,7 +91,7 @@ class Server:
             TurnBroken: the folders of an agent cannot be created or read.
             LedgerUnusable: the ledger cannot be opened, or another program uses it.
         """
-        now = clock or owner_clock(config.settings.agent.user_timezone)
+        now = clock or config.clock
         found = configured_accounts(config.settings, state_dir=config.state_dir, home=config.home)
         hide(found.secrets)
         bridges, problems = _bridges_to_serve(found, config, now)
@@ -181,7 +181,7 @@ class Server:
 
     async def save_statuses(self) -> None:
         """Stores the bridges' statuses for `nacre status`. Raises `LedgerUnusable`."""
-        await save_statuses(self._gateway.tables, self.statuses, self._now)
+        await self._gateway.tables.put_statuses(self.statuses)
 
     async def reload(self) -> tuple[str, ...]:
         """Rereads the settings and applies what can be applied at once. Returns sentences about both.

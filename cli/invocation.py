@@ -169,15 +169,12 @@ def with_ledger(invocation: Invocation, work: Callable[[LedgerTables, Clock], Aw
     import asyncio
 
     from nacre.closing import using
-    from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.ledger.records import LedgerUnusable
     from nacre.runtime.storage.storage import ledger_of
 
-    now = owner_clock(invocation.config.settings.agent.user_timezone)
-
     async def run() -> T:
         async with using(await ledger_of(invocation.config).open_tables()) as tables:
-            return await work(tables, now)
+            return await work(tables, invocation.config.clock)
 
     try:
         return asyncio.run(run())

@@ -36,9 +36,8 @@ def command(context: click.Context, as_json: bool) -> int:
     async def look(invocation: Invocation) -> int:
         from nacre.cli.memory.text import overview_lines
         from nacre.runtime.agent.insight.memory_overview import memory_overview
-        from nacre.runtime.contracts.clock import owner_clock
 
-        now = owner_clock(invocation.config.settings.agent.user_timezone)
+        now = invocation.config.clock
         overview = await memory_overview(invocation.config, now)
         if as_json:
             return print_json(camel_json(overview))

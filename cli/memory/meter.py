@@ -33,12 +33,10 @@ def meter(context: click.Context, as_json: bool) -> int:
 
 async def _metered(invocation: Invocation, *, as_json: bool) -> int:
     from nacre.runtime.agent.insight.model_facts import token_counter, workspace_files
-    from nacre.runtime.contracts.clock import owner_clock
 
     config = invocation.config
     agent = config.settings.agent
-    now = owner_clock(agent.user_timezone)
-    files = [file for file in await workspace_files(config, now) if not file.missing]
+    files = [file for file in await workspace_files(config, config.clock) if not file.missing]
     count = token_counter(config.model_name)
     limits = (agent.bootstrap_max_chars, agent.bootstrap_total_max_chars)
     is_cut = any(file.truncated for file in files)

@@ -99,14 +99,14 @@ async def _said(voice: IndexVoice, query: str) -> list[str]:
     from nacre.cli.screen.session_words import found_session_lines
     from nacre.closing import using
     from nacre.runtime.commands.conversation.word_search import sessions_with
-    from nacre.runtime.contracts.clock import owner_clock, random_id
-    from nacre.runtime.storage.storage import storage_of
+    from nacre.runtime.contracts.clock import owner_clock
+    from nacre.runtime.storage.storage import open_sessions
     from nacre.sessions.contracts.errors import SessionError
 
     settings = voice.config.settings if voice.config is not None else None
     now = owner_clock(settings.agent.user_timezone if settings else "")
     try:
-        async with using(storage_of(voice).sessions(now=now, new_id=random_id)) as store:
+        async with using(open_sessions(voice, now)) as store:
             found = await sessions_with(store, query.split(), most=MOST_SAID, most_bytes=MOST_READ_BYTES)
     except SessionError:
         return []  # `nacre sessions` says why

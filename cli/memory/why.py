@@ -17,11 +17,10 @@ from nacre.memory.files.sources.secrets import without_secrets
 from nacre.memory.files.sources.source import PRIVATE, Source, audience_text, may_see, passages, source_text
 from nacre.memory.files.sources.sources import Sources
 from nacre.record import Record
-from nacre.runtime.contracts.clock import owner_clock, random_id
 from nacre.runtime.contracts.policy import readers_of
 from nacre.runtime.recall.open_memory import unindexed_notes
 from nacre.runtime.settings.config import Config
-from nacre.runtime.storage.storage import storage_of
+from nacre.runtime.storage.storage import open_sessions, storage_of
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import AssistantMessage, ToolResultMessage, UserMessage, message_text
 from nacre.sessions.disk.json_text import split_lines
@@ -115,9 +114,8 @@ def _line_json(
 async def _messages(config: Config, source: Source, line: str) -> Sequence[SourceMessage]:
     if not source.session_id:
         return ()
-    now = owner_clock(config.settings.agent.user_timezone)
     try:
-        async with using(storage_of(config).sessions(now=now, new_id=random_id)) as store:
+        async with using(open_sessions(config, config.clock)) as store:
             name = store.transcript_name(SessionRecord(session_id=source.session_id, updated_at_ms=0))
             data = await store.exported(name)
     except SessionError:

@@ -16,11 +16,11 @@ from nacre.cli.invocation import begin, shared_options, with_ledger
 from nacre.closing import stop_tasks
 
 if TYPE_CHECKING:
-    from nacre.bridges.connections.supervisor import BridgeStatus
     from nacre.bridges.server import Server
     from nacre.cli.invocation import Invocation
     from nacre.runtime.extensions.host import ExtensionHost
     from nacre.runtime.extensions.service import Serving
+    from nacre.runtime.ledger.records import BridgeStatus
 
 log = logging.getLogger(__name__)
 
@@ -62,14 +62,13 @@ def command(context: click.Context, check: bool, standby: bool) -> int:
 
 def _check(invocation: Invocation) -> int:
     from nacre.bridges.server import check_channels
-    from nacre.runtime.contracts.clock import owner_clock
 
     config = invocation.config
-    now = owner_clock(config.settings.agent.user_timezone)
     if not config.is_in_files:
         # It changes nothing, and is refused where nothing may be written.
         with_ledger(invocation, lambda tables, _now: tables.people.revoke("", ""))
-    invocation.say(*check_channels(config, now), f"Agents: {', '.join(agent.id for agent in config.agents)}.")
+    invocation.say(*check_channels(config, config.clock))
+    invocation.say(f"Agents: {', '.join(agent.id for agent in config.agents)}.")
     invocation.warn(*config.notices)
     for host in _hosts(invocation):
         for service in host.services:

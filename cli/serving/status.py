@@ -14,12 +14,13 @@ from nacre.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
     from pathlib import Path
 
-    from nacre.bridges.connections.supervisor import SavedStatus
     from nacre.cli.invocation import Invocation
     from nacre.runtime.contracts.budget import ContextBudget
     from nacre.runtime.contracts.clock import Clock
+    from nacre.runtime.ledger.records import BridgeStatus
     from nacre.runtime.settings.config import Config
 
 
@@ -35,14 +36,12 @@ def command(context: click.Context, as_json: bool) -> int:
     Exit code 1 when there is something to serve and `nacre serve` does not run, or a channel is not
     connected; else 0. `nacre doctor` looks deeper.
     """
-    from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.ledger.records import LedgerUnusable
     from nacre.sessions.contracts.errors import SessionError
 
     invocation = begin(context)
-    now = owner_clock(invocation.config.settings.agent.user_timezone)
     try:
-        return asyncio.run(_status(invocation, now, as_json=as_json))
+        return asyncio.run(_status(invocation, invocation.config.clock, as_json=as_json))
     except (LedgerUnusable, SessionError) as error:
         raise click.ClickException(str(error)) from error
 
@@ -63,21 +62,20 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
         else:
             (invocation.warn if is_wanted else invocation.say)(NEVER_SERVED)
         return 1 if is_wanted else 0
-    from nacre.bridges.connections.supervisor import saved_statuses
     from nacre.bridges.schedule.timetable import Timetable, upcoming_lines
     from nacre.closing import using
     from nacre.runtime.ledger.ledger import told
 
     is_running = await place.is_served()
     async with using(await place.open_tables()) as tables:
-        kept = await saved_statuses(tables, now)
+        kept = await tables.statuses()
         counts = await tables.not_done()
         timetable = Timetable(tables, now=now)
         coming = await upcoming_lines(timetable, config.agent_id, config.settings.agent.heartbeat, now())
     turns = await _turns(config) if config.settings.storage.workers else {}
     is_wanted = is_wanted or bool(kept or any(counts.values()))
     is_well = (
-        turns.get("workers") != 0 and all(each.status.state == "connected" for each in kept)
+        turns.get("workers") != 0 and all(each.state == "connected" for each in kept)
         if is_running
         else not is_wanted
     )
@@ -86,7 +84,7 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
             {
                 **overview.json(),
                 "serving": is_running,
-                "bridges": [_json(each) for each in kept],
+                "bridges": [_json(each, now) for each in kept],
                 "ledger": counts,
                 "coming": list(coming),
                 **({"turns": turns} if turns else {}),
@@ -94,7 +92,7 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
         )
         return 0 if is_well else 1
     invocation.say("Serving." if is_running else "Not serving: `nacre serve` does not run.")
-    invocation.say(*(_line(each, is_running=is_running) for each in kept))
+    invocation.say(*(_line(each, now, is_running=is_running) for each in kept))
     invocation.say(f"📮 Messages: {told(counts)}", *coming)
     if turns:
         invocation.say(
@@ -119,27 +117,35 @@ async def _turns(config: Config) -> dict[str, Any]:
     return {camel(name): value for name, value in figures.items()}
 
 
-def _line(kept: SavedStatus, *, is_running: bool) -> str:
+def _line(status: BridgeStatus, now: Clock, *, is_running: bool) -> str:
     from nacre.cli.screen.plain import one_line
 
-    since = f" since {kept.since:%Y-%m-%d %H:%M}" if kept.since is not None else ""
-    again = f"; tried again at {kept.next_try:%H:%M:%S}" if kept.next_try is not None and is_running else ""
+    since, next_try = _times(status, now)
+    since_text = f" since {since:%Y-%m-%d %H:%M}" if since is not None else ""
+    again = f"; tried again at {next_try:%H:%M:%S}" if next_try is not None and is_running else ""
     was = "" if is_running else "last: "
-    by = f" by {kept.holder}" if kept.holder and is_running else ""
-    return one_line(f"{was}{kept.status.line}{since}{by}{again}")
+    by = f" by {status.holder}" if status.holder and is_running else ""
+    return one_line(f"{was}{status.line}{since_text}{by}{again}")
 
 
-def _json(kept: SavedStatus) -> dict[str, Any]:
-    status = kept.status
+def _times(status: BridgeStatus, now: Clock) -> tuple[datetime | None, datetime | None]:
+    from nacre.runtime.contracts.clock import stored_moment
+
+    zone = now().tzinfo
+    return stored_moment(status.since_ms, zone), stored_moment(status.next_try_ms, zone)
+
+
+def _json(status: BridgeStatus, now: Clock) -> dict[str, Any]:
+    since, next_try = _times(status, now)
     return {
         "channel": status.channel,
         "accountId": status.account,
         "state": status.state,
-        "servedBy": kept.holder or None,
+        "servedBy": status.holder or None,
         "problem": status.problem or None,
         "restarts": status.restarts,
-        "since": kept.since.isoformat() if kept.since is not None else None,
-        "nextTry": kept.next_try.isoformat() if kept.next_try is not None else None,
+        "since": since.isoformat() if since is not None else None,
+        "nextTry": next_try.isoformat() if next_try is not None else None,
     }
 
 
@@ -229,11 +235,10 @@ async def overview_of(config: Config, now: Clock) -> Overview:
     from nacre import __version__
     from nacre.cli.screen.session_words import age, session_name
     from nacre.closing import using
-    from nacre.runtime.contracts.clock import random_id
     from nacre.runtime.contracts.errors import ConfigError
     from nacre.runtime.providers.opening import budget_of, model_facts
     from nacre.runtime.settings.spending import spent_today_usd
-    from nacre.runtime.storage.storage import storage_of
+    from nacre.runtime.storage.storage import open_sessions
 
     facts, budget, problem = None, None, ""
     try:
@@ -241,7 +246,7 @@ async def overview_of(config: Config, now: Clock) -> Overview:
         budget = await budget_of(config, now)
     except ConfigError as error:
         problem = str(error)
-    async with using(storage_of(config).sessions(now=now, new_id=random_id)) as store:
+    async with using(open_sessions(config, now)) as store:
         sessions = await store.index.all()  # that they have a file need not be known
     last, record = max(sessions.items(), key=lambda each: each[1].active_at_ms, default=("", None))
     return Overview(

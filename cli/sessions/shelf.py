@@ -8,9 +8,9 @@ from datetime import tzinfo
 from functools import cached_property
 from pathlib import Path
 
-from nacre.runtime.contracts.clock import brief_clock, owner_zone, random_id
+from nacre.runtime.contracts.clock import brief_clock, owner_zone
 from nacre.runtime.settings.config import Config
-from nacre.runtime.storage.storage import storage_of
+from nacre.runtime.storage.storage import open_sessions
 from nacre.sessions.contracts.errors import SessionWriteFailed
 from nacre.sessions.disk.durable import write_new
 from nacre.sessions.upkeep.maintenance import UpkeepReport
@@ -30,7 +30,7 @@ class SessionShelf:
         self._config = config
         self.main_key = config.settings.session.main_key
         self.now = brief_clock(config.settings.agent.user_timezone)
-        self.store = storage_of(config).sessions(now=self.now, new_id=random_id)
+        self.store = open_sessions(config, self.now)
 
     @cached_property
     def zone(self) -> tzinfo:

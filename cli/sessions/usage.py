@@ -42,11 +42,10 @@ def command(context: click.Context, by: str, as_json: bool) -> int:
 
 async def _usage(invocation: Invocation, by: str, *, as_json: bool) -> int:
     from nacre.runtime.agent.insight.usage import calls_of, grouped, total_of, unpriced_models
-    from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.settings.spending import spent_today_usd
 
     config = invocation.config
-    now = owner_clock(config.settings.agent.user_timezone)
+    now = config.clock
     calls = await calls_of(config, now)
     rows, total = grouped(calls, by), total_of(calls)
     cap_usd = config.settings.usage.daily_cap_usd

@@ -371,12 +371,11 @@ def _folders(top: Path) -> int:
 
 async def session_findings(invocation: Invocation, now: Clock) -> list[Finding]:
     """Check the sessions and their files."""
-    from nacre.runtime.contracts.clock import random_id
-    from nacre.runtime.storage.storage import storage_of
+    from nacre.runtime.storage.storage import open_sessions
     from nacre.sessions.contracts.errors import SessionError
 
     try:
-        async with using(storage_of(invocation.config).sessions(now=now, new_id=random_id)) as store:
+        async with using(open_sessions(invocation.config, now)) as store:
             sessions = await store.sessions(with_earlier=True)
     except SessionError as error:
         return [Finding.problem("sessions", str(error), "Nothing was changed.")]
@@ -444,10 +443,8 @@ def command(context: click.Context, fix: bool, online: bool, as_json: bool) -> i
 
     Exit code 0 when all is well, 1 when there is a problem, 2 when the settings cannot be used.
     """
-    from nacre.runtime.contracts.clock import owner_clock
-
     invocation = begin(context)
-    now = owner_clock(invocation.config.settings.agent.user_timezone)
+    now = invocation.config.clock
     invocation.config.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = asyncio.run(_found(invocation, now, online=online, fix=fix))
     problems = [each for each in found if each.state == "problem"]
@@ -540,7 +537,6 @@ async def tool_findings(config: Config) -> list[Finding]:
 
 async def serving_findings(invocation: Invocation, now: Clock) -> list[Finding]:
     """Whether the channels can be used, and what hinders those that are served."""
-    from nacre.bridges.connections.supervisor import saved_statuses
     from nacre.bridges.server import check_channels
     from nacre.runtime.contracts.errors import ConfigError
     from nacre.runtime.ledger.records import LedgerUnusable
@@ -557,15 +553,15 @@ async def serving_findings(invocation: Invocation, now: Clock) -> list[Finding]:
             return [Finding.well("channels", " ".join(told) or "none is set up")]
         is_running = await place.is_served()
         async with using(await place.open_tables()) as tables:
-            kept = await saved_statuses(tables, now)
+            kept = await tables.statuses()
             counts = await tables.not_done()
     except LedgerUnusable as error:
         advice = "What was set aside lies beside it; `nacre status` says more."
         return [Finding.problem("channels", str(error), advice)]
     found = [
-        Finding.problem("channels", each.status.line, "`nacre status` says more.")
+        Finding.problem("channels", each.line, "`nacre status` says more.")
         for each in kept
-        if is_running and each.status.state != "connected"
+        if is_running and each.state != "connected"
     ]
     if kept and not is_running:
         advice = "`nacre serve` answers them; `nacre init --service` keeps it running."

@@ -30,7 +30,6 @@ from nacre.runtime.commands.conversation.status import SessionStatus
 from nacre.runtime.commands.registry import help_text
 from nacre.runtime.commands.wording import money, short_count, usage_text
 from nacre.runtime.contracts.budget import ContextBudget
-from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.contracts.errors import AgentError, ApprovalNotFound, ConfigError
 from nacre.runtime.contracts.events import (
     AnswerDiscarded,
@@ -296,7 +295,7 @@ class _Chat:
         self._agent = agent
         self._config = invocation.config
         self._environment = invocation.environment
-        self._now = owner_clock(self._config.settings.agent.user_timezone)
+        self._now = self._config.clock
         self._screen = screen
         self._empty = terminal_message("", session_key)
         # the others are about chats that `nacre serve` answers

@@ -37,12 +37,6 @@ def _workspace(invocation: Invocation) -> Workspace:
     return storage_of(invocation.config).workspace()
 
 
-def _clock(invocation: Invocation) -> Clock:
-    from nacre.runtime.contracts.clock import owner_clock
-
-    return owner_clock(invocation.config.settings.agent.user_timezone)
-
-
 def _is_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
@@ -74,7 +68,7 @@ async def _reflect(invocation: Invocation, *, applies: bool, summarizes: bool, a
     from nacre.extensions.curation.reflection import propose_bank
     from nacre.memory.files.proposals import write_changes
 
-    now, workspace = _clock(invocation), _workspace(invocation)
+    now, workspace = invocation.config.clock, _workspace(invocation)
     found = await propose_bank(workspace)
     if summarizes and found.changes:
         found = await _with_summaries(invocation, workspace, found, now)
@@ -173,7 +167,7 @@ async def _tidy(
     from nacre.extensions.curation.notes import contradictions, read_tidy_notes, repeats, without_rejected
     from nacre.memory.text.days.day_limits import day_limits
 
-    now, workspace = _clock(invocation), _workspace(invocation)
+    now, workspace = invocation.config.clock, _workspace(invocation)
     limits = day_limits(**days, today=now().date())
     notes = await read_tidy_notes(workspace, after=limits.after, before=limits.before)
     edits, notices = await _tidy_edits(invocation, notes, now)

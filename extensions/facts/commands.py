@@ -163,9 +163,7 @@ async def _opened(
 ) -> int:
     from nacre.closing import using
     from nacre.extensions.facts.extension import BY_OWNER, open_facts
-    from nacre.runtime.contracts.clock import owner_clock
 
     config = invocation.config
-    now = owner_clock(config.settings.agent.user_timezone)
-    async with using(open_facts(config, now, source=BY_OWNER)) as facts:
+    async with using(open_facts(config, config.clock, source=BY_OWNER)) as facts:
         return await work(facts, invocation, identity or facts.identities.owner, **options)

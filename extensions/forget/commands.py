@@ -115,14 +115,13 @@ def forget(
 
 async def _forget(invocation: Invocation, options: _Options) -> int:
     from nacre.closing import using
-    from nacre.runtime.contracts.clock import owner_clock, random_id
-    from nacre.runtime.storage.storage import storage_of
+    from nacre.runtime.storage.storage import open_sessions, storage_of
 
     config = invocation.config
-    now = owner_clock(config.settings.agent.user_timezone)
+    now = config.clock
     workspace = storage_of(config).workspace()
     async with (
-        using(storage_of(config).sessions(now=now, new_id=random_id)) as store,
+        using(open_sessions(config, now)) as store,
         _extension_engine(config, now) as engine,
     ):
         plan = await _planned(config, workspace, store, engine, options)

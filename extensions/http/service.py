@@ -81,12 +81,12 @@ def _mounts(serving: Serving, tokens: Tokens) -> list[HttpMount]:
     from nacre.extensions.http.openai.mount import openai_mount
     from nacre.extensions.http.page.home import PageHome
     from nacre.extensions.http.page.mount import page_mount
-    from nacre.runtime.contracts.clock import owner_clock, random_id
+    from nacre.runtime.contracts.clock import random_id
     from nacre.runtime.recall.open_memory import embedder_of
     from nacre.runtime.settings.config import StateSettings
 
     config = serving.config
-    now = owner_clock(config.settings.agent.user_timezone)
+    now = config.clock
     embedders, homes, configs = {}, {}, {}
     settings = StateSettings(serving.environment, config.state_dir)
     for agent in serving.agents:

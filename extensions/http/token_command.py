@@ -57,13 +57,12 @@ def command(context: click.Context, as_json: bool) -> int:
 @shared_options
 def add(context: click.Context, name: str, owner: bool, admin: bool, as_json: bool) -> int:
     """Create a token called NAME for the agent of `--agent`, and print it once."""
-    from nacre.runtime.contracts.clock import owner_clock
 
     invocation = begin(context)
     config = invocation.config
     if owner and admin:
         raise click.UsageError("A token is for one of both: --owner or --admin.")
-    now, agent_id = owner_clock(config.settings.agent.user_timezone)(), "" if admin else config.agent_id
+    now, agent_id = config.clock(), "" if admin else config.agent_id
     with _readable_errors():
         token = _open_tokens(invocation).add(name, agent_id=agent_id, is_owner=owner, now=now, is_admin=admin)
     if as_json:

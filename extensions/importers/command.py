@@ -55,7 +55,7 @@ from nacre.memory.files.sources.sourced_workspace import SecretRefused, SourcedW
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.workspace import TEMPLATES, WorkspaceReport, ensure_workspace, template_text
 from nacre.record import Record
-from nacre.runtime.contracts.clock import owner_clock, random_id
+from nacre.runtime.contracts.clock import random_id
 from nacre.runtime.settings.config import SETTINGS_FILE, Config, checked_settings
 from nacre.runtime.settings.disk.agent_folders import keep_private
 from nacre.runtime.settings.disk.json5_edits import with_value
@@ -68,7 +68,7 @@ from nacre.runtime.settings.disk.secrets import (
 )
 from nacre.runtime.settings.disk.settings_file import read_text, settings_as_written
 from nacre.runtime.settings.keys import at
-from nacre.runtime.storage.storage import storage_of
+from nacre.runtime.storage.storage import open_sessions, storage_of
 from nacre.sessions.contracts.errors import SessionError, SessionKeyInvalid, SessionNotFound
 from nacre.sessions.contracts.keys import canonical_key
 from nacre.sessions.disk.durable import locked, make_folder, read_plain, replace_file
@@ -126,12 +126,12 @@ class Target:
     def __init__(self, config: Config, environment: Mapping[str, str], origin: Origin) -> None:
         self._config = config
         self._environment = environment
-        self.now = owner_clock(config.settings.agent.user_timezone)
+        self.now = config.clock
         self._workspace = storage_of(config).workspace()
         secrets = config.settings.memory.secrets
         self._sources = Sources(self._workspace, secrets=secrets)
         self._origin = origin
-        self.store = storage_of(config).sessions(now=self.now, new_id=random_id)
+        self.store = open_sessions(config, self.now)
         """The agent's sessions."""
 
     async def notes(self, paths: Sequence[str]) -> dict[str, bytes | None]:

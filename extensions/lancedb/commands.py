@@ -131,12 +131,11 @@ async def _run(
     invocation: Invocation, run_command: Callable[..., Awaitable[int]], options: dict[str, Any]
 ) -> int:
     from nacre.extensions.lancedb.plugin import ENGINE_ID, open_memories
-    from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.extensions.loading import checked_settings
     from nacre.runtime.recall.open_memory import own_memory_home
 
     config = invocation.config
-    now = owner_clock(config.settings.agent.user_timezone)
+    now = config.clock
     checked_settings(ENGINE_ID, config.settings.plugins)
     async with own_memory_home(config, ENGINE_ID, now) as home, AsyncExitStack() as closing:
         memories, _ = await open_memories(home)

@@ -122,12 +122,10 @@ def _tools_of(invocation: Invocation, server: str) -> tuple[ApprovedTools, tuple
 async def _serve(invocation: Invocation) -> int:
     from nacre import __version__
     from nacre.extensions.mcp.server.server import memory_server, serve_stdio, shared_memory
-    from nacre.runtime.contracts.clock import owner_clock
 
     config = invocation.config
-    now = owner_clock(config.settings.agent.user_timezone)
     invocation.warn(*config.notices)
-    async with shared_memory(config, now) as memory:
+    async with shared_memory(config, config.clock) as memory:
         if memory.problem:
             invocation.warn(f"Search is unavailable. {memory.problem}")
         await serve_stdio(memory_server(memory, version=__version__))

@@ -37,7 +37,7 @@ from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.text.chunker import day_in, day_in_path
 from nacre.memory.text.markdown_blocks import HEADING
 from nacre.record import Record
-from nacre.runtime.contracts.clock import Clock, owner_clock
+from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.extensions.choice import chosen
@@ -447,7 +447,7 @@ async def _run(
     if name == GREP:
         return _grep(notes, questions)
     config = invocation.config
-    now = owner_clock(config.settings.agent.user_timezone)
+    now = config.clock
     embedder = embedder_of(config, now)
     try:
         with TemporaryDirectory(prefix="nacre-bench-", ignore_cleanup_errors=True) as folder:

@@ -288,13 +288,12 @@ async def _copied(
     from nacre.extensions.postgres.document_rows import DocumentRows
     from nacre.extensions.postgres.exchange import copy_to_folder, copy_to_rows
     from nacre.extensions.postgres.server.database import shared_database
-    from nacre.runtime.contracts.clock import owner_clock, random_id
-    from nacre.runtime.storage.storage import kept_places, storage_of
+    from nacre.runtime.storage.storage import kept_places, open_sessions, storage_of
     from nacre.runtime.tools.approvals.store import copy_approvals
     from nacre.sessions.stores.copying import copy_sessions
 
-    now = owner_clock(in_files.settings.agent.user_timezone)
-    files, rows = (storage_of(each).sessions(now=now, new_id=random_id) for each in (in_files, in_database))
+    now = in_files.clock
+    files, rows = (open_sessions(each, now) for each in (in_files, in_database))
     here, there = (
         storage_of(each).approvals(now=now, fence_of=store.fence)
         for each, store in ((in_files, files), (in_database, rows))

@@ -13,7 +13,6 @@ from nacre.cli.screen.json_text import camel_json
 from nacre.extensions.postgres import ledger_statements
 from nacre.extensions.postgres.ledger import PostgresRows
 from nacre.extensions.postgres.workers.stored_events import gone
-from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.ledger.tables import LedgerTables
 from nacre.runtime.settings.config import Config, user_agent_id
 
@@ -123,7 +122,7 @@ def people_in(config: Config, database: Database) -> People:
     """The admitted people and the pairing requests in the ledger of the channels."""
     default = next((agent.id for agent in config.agents if agent.is_default), config.agent_id)
     tables = LedgerTables(PostgresRows(database, default), ledger_statements)
-    return People(tables, now=owner_clock(config.settings.agent.user_timezone))
+    return People(tables, now=config.clock)
 
 
 async def create(database: Database, user: str) -> HostedAgent | None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.extensions.host import ExtensionHost
 from nacre.runtime.recall.memory_backend import BackendStatus, MemoryBackend
@@ -116,5 +115,4 @@ def _parts(config: Config, built_in: Notes) -> QmdParts:
     async def engine() -> Notes:
         return built_in
 
-    now = owner_clock(config.settings.agent.user_timezone)
-    return qmd_parts(config, engine, embedding=_embedding(), now=now)
+    return qmd_parts(config, engine, embedding=_embedding(), now=config.clock)

@@ -93,59 +93,50 @@ CommandReply: TypeAlias = str | None
 AuthorFunction: TypeAlias = Callable[[CommandContext], Awaitable[CommandReply] | CommandReply]
 
 
-class FunctionCommand(Record):
+class FunctionCommand(Command):
     """A function as a chat command, created by `command`. Calling it calls the function."""
 
     function: AuthorFunction
-    name: str
-    help: str
-    arguments: str = ""
-    aliases: tuple[str, ...] = ()
-    who: CommandUser = "owner"
-    where: tuple[Audience, ...] = ("private",)
 
     def __call__(self, context: CommandContext) -> Awaitable[CommandReply] | CommandReply:
         return self.function(context)
 
-    def to_command(self) -> Command:
-        return Command(
-            name=self.name,
-            help=self.help,
-            run=self._run,
-            arguments=self.arguments,
-            aliases=self.aliases,
-            who=self.who,
-            where=self.where,
-        )
 
-    async def _run(self, run: CommandRun) -> Outcome:
-        current, origin, replies = CurrentSession(run), run.turn.session.route.origin, list[str]()
-        context = CommandContext(
-            name=self.name,
-            text=run.rest,
-            attachments=run.attachments,
-            session=Session(run.turn.session.key, run.turn.session.session_id, current),
-            channel=origin.channel,
-            sender_id=origin.sender_id,
-            policy=run.turn.session.policy,
-            reply=replies.append,
-        )
-        try:
-            returned = await self._called(context)
-        except (AgentError, SessionError, OSError):
-            raise
-        except Exception as error:
-            log.exception("the command /%s failed", self.name)
-            raise TurnBroken(f"The command /{self.name} failed: {type(error).__name__}: {error}") from error
-        text = "\n".join([*replies, returned or ""]).strip()
-        turn = await current.present()
-        return turn, command_reply(turn.session, text) if text else None
+def checked_command(command: object) -> FunctionCommand:
+    """The command itself. Raises `TypeError` if it was not made by `nacre.command`."""
+    if not isinstance(command, FunctionCommand):
+        raise TypeError(f"{command!r} is not a chat command; make one of a function with @nacre.command")
+    return command
 
-    async def _called(self, context: CommandContext) -> CommandReply:
-        call: Callable[[CommandContext], Any] = self.function
-        is_async = inspect.iscoroutinefunction(call)
-        result = call(context) if is_async else await on_its_own_thread(partial(call, context))
-        return cast(CommandReply, await result if inspect.isawaitable(result) else result)
+
+async def _run(function: AuthorFunction, name: str, run: CommandRun) -> Outcome:
+    current, origin, replies = CurrentSession(run), run.turn.session.route.origin, list[str]()
+    context = CommandContext(
+        name=name,
+        text=run.rest,
+        attachments=run.attachments,
+        session=Session(run.turn.session.key, run.turn.session.session_id, current),
+        channel=origin.channel,
+        sender_id=origin.sender_id,
+        policy=run.turn.session.policy,
+        reply=replies.append,
+    )
+    try:
+        returned = await _called(function, context)
+    except (AgentError, SessionError, OSError):
+        raise
+    except Exception as error:
+        log.exception("the command /%s failed", name)
+        raise TurnBroken(f"The command /{name} failed: {type(error).__name__}: {error}") from error
+    text = "\n".join([*replies, returned or ""]).strip()
+    turn = await current.present()
+    return turn, command_reply(turn.session, text) if text else None
+
+
+async def _called(call: Callable[[CommandContext], Any], context: CommandContext) -> CommandReply:
+    is_async = inspect.iscoroutinefunction(call)
+    result = call(context) if is_async else await on_its_own_thread(partial(call, context))
+    return cast(CommandReply, await result if inspect.isawaitable(result) else result)
 
 
 def command(
@@ -183,6 +174,7 @@ def command(
             raise TypeError(f"The command {name!r} has where={where!r}. Use {get_args(Audience)}.")
         return FunctionCommand(
             function=function,
+            run=partial(_run, function, name),
             name=name,
             help=" ".join(line.split()),
             arguments=" ".join(arguments.split()),

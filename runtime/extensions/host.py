@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from nacre.memory.contracts.facts import FactMemory
 from nacre.record import Record
 from nacre.runtime.commands.command import Command
-from nacre.runtime.commands.function import FunctionCommand
+from nacre.runtime.commands.function import FunctionCommand, checked_command
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.extensions.service import MakeMount, Service, TurnWorkers
 from nacre.runtime.hooks.hooks import Handler, checked_name
@@ -74,7 +74,7 @@ class ExtensionHost:
 
     def command(self, command: FunctionCommand) -> None:
         """Adds a chat command made by `nacre.command`."""
-        self.commands.append(command.to_command())
+        self.commands.append(checked_command(command))
 
     def prompt_part(self, function: PromptPart | PromptFunction) -> None:
         """Adds a section of the system prompt (see `nacre.prompt_part`)."""

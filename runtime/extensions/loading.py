@@ -10,8 +10,7 @@ from typing import Any
 
 from nacre.memory.contracts.facts import FactMemory
 from nacre.record import Record
-from nacre.runtime.commands.command import Command
-from nacre.runtime.commands.function import FunctionCommand
+from nacre.runtime.commands.function import checked_command
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.foreign_code import ForeignCodeFailed, run_foreign
@@ -22,7 +21,7 @@ from nacre.runtime.extensions.installed.settings_schema import settings_problems
 from nacre.runtime.extensions.service import TurnWorkers
 from nacre.runtime.hooks.hooks import Hooks, HookTable, register_all
 from nacre.runtime.recall.memory_backend import MemoryBackend
-from nacre.runtime.recall.memory_plugin import EngineCommand, MemoryPlugin
+from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.disk.agent_folders import FILES, StorageChoice
 from nacre.runtime.settings.sections.plugins import NO_MEMORY, PluginsSettings
 from nacre.runtime.settings.settings import Settings
@@ -262,11 +261,5 @@ def engine_parts(engine: MemoryPlugin, commands: Commands) -> EngineParts:
     hooks = engine.hooks()
     register_all(Hooks(), hooks)
     return EngineParts(
-        hooks=hooks, commands=commands.and_also([_command(each) for each in engine.commands()])
+        hooks=hooks, commands=commands.and_also([checked_command(each) for each in engine.commands()])
     )
-
-
-def _command(command: EngineCommand) -> Command:
-    if not isinstance(command, FunctionCommand):
-        raise TypeError(f"{command!r} is not a chat command; make one of a function with @nacre.command")
-    return command.to_command()

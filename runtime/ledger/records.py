@@ -195,20 +195,32 @@ class Delivery(NamedTuple):
     problem: str
 
 
-class StoredStatus(NamedTuple):
-    """The status of a bridge since `since_ms`; `next_try_ms` may be 0. Times are epoch milliseconds.
+BridgeState: TypeAlias = Literal["stopped", "connecting", "connected", "waiting"]
 
-    `holder` names the program that runs it, where there are several.
+
+class BridgeStatus(NamedTuple):
+    """The status of a bridge since `since_ms`. Times are epoch milliseconds.
+
+    `problem` says why it is not connected, or what is refused although it is. `next_try_ms` is when it is
+    restarted if it waits for that, else 0. `holder` names the program that runs it, where there are several.
     """
 
     channel: str
     account: str
-    state: str
-    problem: str
-    restarts: int
-    since_ms: int
-    next_try_ms: int
+    state: BridgeState
+    problem: str = ""
+    restarts: int = 0
+    since_ms: int = 0
+    next_try_ms: int = 0
     holder: str = ""
+
+    @property
+    def line(self) -> str:
+        """The status in one line, for people."""
+        name = self.channel if self.account == "default" else f"{self.channel}/{self.account}"
+        again = f", started again {self.restarts}×" if self.restarts else ""
+        why = f": {self.problem}" if self.problem else ""
+        return f"{name} {self.state}{again}{why}"
 
 
 def part_from_row(row: PartRow, ledger_id: str) -> OutboundPart:

@@ -15,12 +15,12 @@ from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.ledger.records import (
     Along,
     Beaten,
+    BridgeStatus,
     Delivery,
     JobChanged,
     JobMoved,
     StoredJob,
     StoredPerson,
-    StoredStatus,
     Who,
     inbound_from_json,
 )
@@ -320,8 +320,8 @@ class LedgerTables:
         chats = (inbound_from_json(text) for (text,) in rows)
         return tuple(chat for chat in chats if wanted in ("last", chat.channel.strip().lower()))
 
-    async def put_statuses(self, statuses: Sequence[StoredStatus]) -> None:
-        """Replaces the statuses of all bridges."""
+    async def put_statuses(self, statuses: Sequence[BridgeStatus]) -> None:
+        """Replaces the statuses of all bridges, for other programs."""
 
         def work(run: Run) -> None:
             run(self.sql.FORGET_BRIDGES)
@@ -330,9 +330,9 @@ class LedgerTables:
 
         await self.rows.write(work)
 
-    async def statuses(self) -> tuple[StoredStatus, ...]:
+    async def statuses(self) -> tuple[BridgeStatus, ...]:
         """The stored statuses of the bridges, by channel and account."""
-        return tuple(StoredStatus(*row) for row in await self.rows.read(self.sql.BRIDGES))
+        return tuple(BridgeStatus(*row) for row in await self.rows.read(self.sql.BRIDGES))
 
     async def deliveries(self, inbound_id: str) -> tuple[Delivery, ...]:
         """The parts that answer the message with this `Inbound.inbound_id`. Old ones are forgotten."""

@@ -19,7 +19,7 @@ from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.providers.opening import new_for_each, open_embedder, open_reranker
 from nacre.runtime.settings.config import Config
-from nacre.runtime.storage.storage import storage_of
+from nacre.runtime.storage.storage import open_sessions, storage_of
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
@@ -189,11 +189,10 @@ def _extra_paths(config: Config) -> tuple[str, ...]:
 def open_transcripts(config: Config, now: Clock) -> TranscriptSource:
     """The transcripts of this agent as a source of search."""
     # slow imports that a search of the notes does not need
-    from nacre.runtime.contracts.clock import random_id
     from nacre.runtime.recall.transcripts import SessionTranscripts
 
     return SessionTranscripts(
-        storage_of(config).sessions(now=now, new_id=random_id),
+        open_sessions(config, now),
         agent_id=config.agent_id,
         main_key=config.settings.session.main_key,
         now=now,

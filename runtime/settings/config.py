@@ -18,6 +18,7 @@ from nacre.record import Record
 from nacre.runtime.contracts.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
+    from nacre.runtime.contracts.clock import Clock
     from nacre.runtime.contracts.policy import ChatPolicy
     from nacre.runtime.settings.disk.agent_folders import AgentFolders, StorageChoice
     from nacre.runtime.settings.disk.auth_profiles import AuthProfiles
@@ -70,6 +71,13 @@ class Config(Record):
     @property
     def agent_id(self) -> str:
         return self.folders.agent_id
+
+    @property
+    def clock(self) -> Clock:
+        """The clock in the owner's time zone. Raises `ConfigError` if the machine does not know that."""
+        from nacre.runtime.contracts.clock import owner_clock
+
+        return owner_clock(self.settings.agent.user_timezone)
 
     @property
     def is_in_files(self) -> bool:

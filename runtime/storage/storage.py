@@ -60,6 +60,13 @@ def storage_of(home: StorageHome) -> StorageBackend:
         ) from error
 
 
+def open_sessions(home: StorageHome, now: Clock) -> AgentSessions:
+    """The sessions of an agent. Raises as `storage_of`."""
+    from nacre.runtime.contracts.clock import random_id
+
+    return storage_of(home).sessions(now=now, new_id=random_id)
+
+
 def ledger_of(config: Config) -> LedgerPlace:
     """The ledger of the channels: one for all agents, stored with the default one."""
     default = next((agent.id for agent in config.agents if agent.is_default), config.agent_id)

@@ -35,7 +35,7 @@ from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import Clock, random_id
 from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import Config
-from nacre.runtime.storage.storage import storage_of
+from nacre.runtime.storage.storage import open_sessions, storage_of
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import UserMessage, message_text
 from nacre.sessions.disk.json_text import read_lines
@@ -70,7 +70,7 @@ class PageHome:
     def __init__(self, agent: Agent, config: Config, now: Clock) -> None:
         self.agent, self.config, self.now = agent, config, now
         self.workspace = storage_of(config).workspace()
-        self.store = storage_of(config).sessions(now=now, new_id=random_id)
+        self.store = open_sessions(config, now)
         paths = config.settings.agent.memory_search.extra_paths
         self.notes = NoteFiles(self.workspace, paths)
         self._engine: MemoryEngine | None = None

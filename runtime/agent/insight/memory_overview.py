@@ -27,10 +27,10 @@ from nacre.memory.text.markdown_blocks import HEADING, ITEM, outline, prose_line
 from nacre.memory.workspace.workspace import REMINDERS, daily_log_path
 from nacre.record import Record
 from nacre.runtime.agent.insight.model_facts import workspace_files
-from nacre.runtime.contracts.clock import Clock, random_id
+from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.recall.memory_core import MEMORY_TOOL_NAMES
 from nacre.runtime.settings.config import Config
-from nacre.runtime.storage.storage import review_queue, storage_of
+from nacre.runtime.storage.storage import open_sessions, review_queue, storage_of
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import ToolResultMessage, message_text
 from nacre.sessions.disk.json_text import read_lines
@@ -264,7 +264,7 @@ async def _recalled(config: Config, now: Clock) -> tuple[frozenset[str], date | 
     """The notes that memory tools returned, and since when if not all transcripts were read."""
     found: set[str] = set()
     left_bytes, since = MOST_TRANSCRIPT_BYTES, None
-    async with using(storage_of(config).sessions(now=now, new_id=random_id)) as store:
+    async with using(open_sessions(config, now)) as store:
         sessions = [each for each in await store.sessions(with_earlier=True) if each.transcript]
         for session in sorted(sessions, key=lambda each: each.active_at_ms, reverse=True):
             left_bytes -= session.size_bytes or 0

@@ -11,13 +11,13 @@ from functools import cache, partial, reduce
 from nacre.closing import using
 from nacre.record import Record
 from nacre.runtime.agent.insight.trace import stored_message
-from nacre.runtime.contracts.clock import Clock, random_id, stored_moment
+from nacre.runtime.contracts.clock import Clock, stored_moment
 from nacre.runtime.models.spending import spending, unreadable_usage
 from nacre.runtime.open_sessions.open_session import FLUSH_MESSAGE_ENTRY
 from nacre.runtime.providers.opening import has_price
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.spending import spending_folder
-from nacre.runtime.storage.storage import storage_of
+from nacre.runtime.storage.storage import open_sessions
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import AssistantMessage, Message, Usage
 from nacre.sessions.entries.entries import Entry
@@ -91,7 +91,7 @@ async def calls_of(config: Config, now: Clock) -> list[Call]:
             call = Call(at=at, model=model, purpose=purpose, session_key=key, usage=usage, has_price=is_known)
             found.setdefault((at_ms, model), call)  # a forked session has copies of what was said before
 
-    async with using(storage_of(config).sessions(now=now, new_id=random_id)) as store:
+    async with using(open_sessions(config, now)) as store:
         for session in await store.sessions(with_earlier=True):
             try:
                 transcript = await store.stored(session)

@@ -21,7 +21,7 @@ from nacre.runtime.agent.opening.sub_agents import SubAgents
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, WINDOW_SOURCES, ContextBudget
-from nacre.runtime.contracts.clock import Clock, NewId, epoch_ms, owner_clock
+from nacre.runtime.contracts.clock import Clock, NewId, epoch_ms
 from nacre.runtime.contracts.errors import ConfigError, TurnBroken
 from nacre.runtime.contracts.model import ChatModel, load_ahead
 from nacre.runtime.extensions.loading import EngineParts, engine_parts, load_facts
@@ -105,7 +105,7 @@ async def assemble(
     closing = AsyncExitStack()
     try:
         world = World(
-            now=clock or owner_clock(config.settings.agent.user_timezone),
+            now=clock or config.clock,
             new_id=new_id,
             watch=watch and not on_demand,
             on_demand=on_demand,

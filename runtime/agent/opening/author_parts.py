@@ -9,7 +9,7 @@ from typing import Any, TypedDict, get_args
 from nacre.memory.contracts.facts import FactMemory
 from nacre.record import Record
 from nacre.runtime.commands.command import Command
-from nacre.runtime.commands.function import FunctionCommand
+from nacre.runtime.commands.function import FunctionCommand, checked_command
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.model import ChatModel
@@ -79,7 +79,7 @@ def author_parts(keywords: AgentKeywords) -> AuthorParts:
         models=author_models(keywords.get("model")),
         tools=author_tools(tools, chats),
         servers=author_servers(tools, chats),
-        commands=tuple(command.to_command() for command in keywords.get("commands", ())),
+        commands=tuple(map(checked_command, keywords.get("commands", ()))),
         limits=keywords.get("limits"),
         hooks=keywords.get("hooks") or {},
         prompt_parts=author_prompt_parts(keywords.get("instructions", ""), keywords.get("prompt_parts", ())),

@@ -1,43 +1,13 @@
-"""How the bridges are is kept for a terminal, and a message that a bridge was cancelled over is not left."""
+"""A message that a bridge was cancelled over is not left."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
 
-from nacre.bridges.connections.supervisor import BridgeStatus, save_statuses, saved_statuses
 from nacre.bridges.contracts.bridge import Bridge, Inbox, Part
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.ledger.file_ledger import SqliteLedger
-from nacre.runtime.models.scripted import Clock, CountingIds
 from tests.bridges.chats import FOLLOW_UP, Answering, gateway
-from tests.runtime.agents import START
-
-
-async def test_states_are_read_as_they_were_kept(tmp_path: Path) -> None:
-    """The state, the last error, the back-off; what is not there any more is gone."""
-    waiting = BridgeStatus(
-        channel="irc",
-        account="default",
-        state="waiting",
-        problem="the server refused",
-        restarts=3,
-        wait_seconds=8,
-    )
-    up = BridgeStatus(channel="line", account="work", state="connected")
-    ledger = await SqliteLedger.open(tmp_path / "ledger.sqlite", now=Clock(START), new_id=CountingIds())
-    try:
-        await save_statuses(ledger, [up, waiting], Clock(START))
-        first, second = await saved_statuses(ledger, Clock(START))
-        await save_statuses(ledger, [up], Clock(START))
-        assert len(await saved_statuses(ledger, Clock(START))) == 1
-    finally:
-        await ledger.close()
-
-    assert first.status.line == "irc waiting, started again 3×: the server refused"
-    assert first.next_try is not None
-    assert (first.next_try - START).total_seconds() == 8
-    assert (second.status.line, second.since, second.next_try) == ("line/work connected", START, None)
 
 
 class Hasty(Bridge):

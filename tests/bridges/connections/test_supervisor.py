@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from nacre.bridges.connections.supervisor import LONGEST_WAIT_SECONDS, Supervisor, next_wait_seconds
+from nacre.bridges.connections.connections import LONGEST_WAIT_SECONDS, Supervisor, next_wait_seconds
 from nacre.bridges.contracts.bridge import Bridge, Inbox, Part
 from nacre.bridges.contracts.bridge_contract import RecordingInbox
+from nacre.runtime.contracts.clock import epoch_ms
+from nacre.runtime.models.scripted import Clock
+from tests.runtime.agents import START
 
 
 class _Flaky(Bridge):
@@ -47,7 +50,7 @@ def _supervised(bridge: Bridge, waits: list[float]) -> Supervisor:
         held.connected = connected  # type: ignore[method-assign]
         return held
 
-    return Supervisor(bridge, inbox, sleep=sleep, stop_seconds=0.2)
+    return Supervisor(bridge, inbox, now=Clock(START), sleep=sleep, stop_seconds=0.2)
 
 
 async def test_it_is_started_again_until_it_stays_up() -> None:
@@ -78,11 +81,15 @@ async def test_its_failure_is_told() -> None:
         waiting.set()
         await asyncio.Event().wait()
 
-    supervisor = Supervisor(_Flaky(OSError("no route to host.")), inbox, sleep=sleep, stop_seconds=3600)
+    supervisor = Supervisor(
+        _Flaky(OSError("no route to host.")), inbox, now=Clock(START), sleep=sleep, stop_seconds=3600
+    )
     supervisor.start()
     await waiting.wait()
 
-    assert supervisor.status.line == "flaky waiting, started again 1×: no route to host"
+    status = supervisor.status
+    assert status.line == "flaky waiting, started again 1×: no route to host"
+    assert (status.since_ms, status.next_try_ms - status.since_ms) == (epoch_ms(START), 1000)
     async with asyncio.timeout(10):  # stopping it does not wait for the next try
         await supervisor.stop()
 

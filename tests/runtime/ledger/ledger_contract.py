@@ -11,7 +11,7 @@ import pytest
 from nacre.bridges.contracts.bridge import Place
 from nacre.runtime.contracts.inbound import Attachment, Inbound
 from nacre.runtime.ledger.ledger import Ledger
-from nacre.runtime.ledger.records import Beaten, JobChanged, JobMoved, StoredJob, StoredStatus
+from nacre.runtime.ledger.records import Beaten, BridgeStatus, JobChanged, JobMoved, StoredJob
 
 PLACE = Place(channel="line", account="default", chat_id="c")
 CHAT = ("line", "default", "c")
@@ -307,8 +307,8 @@ class LedgerContract:
             for number, more in enumerate(({}, {"chat_id": "n"}, {"trigger": "schedule", "chat_id": "x"})):
                 await ledger.receive(said(number, is_owner=True, **more), "k", agent_id="main")
             await ledger.receive(said(9, chat_id="stranger"), "k", agent_id="main")
-            first = StoredStatus("line", "default", "connected", "", 0, 5, 0)
-            second = StoredStatus("irc", "default", "waiting", "refused", 3, 5, 9)
+            first = BridgeStatus("line", "default", "connected", "", 0, 5, 0)
+            second = BridgeStatus("irc", "default", "waiting", "refused", 3, 5, 9)
             await ledger.put_statuses([first])
             await ledger.put_statuses([first, second])
         async with open_ledger() as ledger:

@@ -13,7 +13,7 @@ from nacre.extensions.postgres import ledger_statements as statements
 from nacre.extensions.postgres.ledger import Member, PostgresRows, SharedLedger, plan
 from nacre.extensions.postgres.server.database import Database, Pace
 from nacre.runtime.ledger.ledger import AccountId, Ledger
-from nacre.runtime.ledger.records import LedgerUnusable, StoredStatus
+from nacre.runtime.ledger.records import BridgeStatus, LedgerUnusable
 from nacre.runtime.models.scripted import Clock, CountingIds
 from tests.extensions.postgres.test_ledger import PACE, opened, silence
 from tests.runtime.ledger.ledger_contract import CHAT, PLACE, LedgerContract, OpenLedger, said, unsent_parts
@@ -229,8 +229,8 @@ async def test_who_takes_all_stops_those_that_shared(database_url: str) -> None:
 
 async def test_the_statuses_of_all_are_shown_with_their_holders(database_url: str) -> None:
     """Each program replaces those of its own accounts."""
-    first_status = StoredStatus("line", "default", "connected", "", 0, 5, 0)
-    other_status = StoredStatus("line", "other", "waiting", "refused", 3, 5, 9)
+    first_status = BridgeStatus("line", "default", "connected", "", 0, 5, 0)
+    other_status = BridgeStatus("line", "other", "waiting", "refused", 3, 5, 9)
     async with shared(database_url) as first, shared(database_url) as second:
         assert await held(first, ONE) == [ONE]
         assert await held(second, TWO) == [TWO]
