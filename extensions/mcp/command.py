@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from typing import TYPE_CHECKING
 
@@ -44,9 +45,11 @@ def command(context: click.Context) -> int | None:
 def tools(context: click.Context, as_json: bool) -> int:
     """List the tools of the servers in mcp.servers and whether they are approved.
 
-    A tool that a server adds or changes after its first connection is withheld until you approve it.
+    Servers whose tools are unknown are started and asked. A tool that a server adds or changes after its
+    first connection is withheld until you approve it.
     """
     invocation = begin(context)
+    asyncio.run(_ask_unknown(invocation))
     rows = []
     for server in invocation.config.settings.mcp.servers:
         approved, listed = _tools_of(invocation, server)
@@ -71,7 +74,7 @@ def tools(context: click.Context, as_json: bool) -> int:
         state = "approved" if is_approved else "waits for approval"
         invocation.say(f"{one_line(server)}  {one_line(tool.name)}  {state}: {one_line(tool.description)}")
     if not rows:
-        invocation.say("No tools are known: no server of mcp.servers has connected yet.")
+        invocation.say("No tools are known: no server of mcp.servers has told any.")
     return 0
 
 
@@ -108,6 +111,21 @@ def approve(context: click.Context, server: str, tool: tuple[str, ...], as_json:
         return print_json({"server": server, "approved": names})
     invocation.say(f"Approved for {server}: {', '.join(names)}. They are available from the next turn on.")
     return 0
+
+
+async def _ask_unknown(invocation: Invocation) -> None:
+    from nacre.extensions.mcp.client.servers import Server
+    from nacre.runtime.contracts.clock import epoch_ms, owner_clock
+
+    config = invocation.config
+    now, folder = owner_clock(config.settings.agent.user_timezone), config.state_dir / "mcp"
+    for name, settings in config.settings.mcp.servers.items():
+        server = Server(name, settings, home=config.home, folder=folder, now_ms=lambda: epoch_ms(now()))
+        if settings.enabled and server.listed is None:
+            await server.begin()
+            if server.problem:
+                invocation.warn(f"The MCP server {name!r} is unavailable: {server.problem}.")
+            await server.close()
 
 
 def _tools_of(invocation: Invocation, server: str) -> tuple[ApprovedTools, tuple[ListedTool, ...]]:

@@ -76,6 +76,10 @@ class Server:
     def is_running(self) -> bool:
         return self._opening is not None and self._opening.done() and self._opening.result() is not None
 
+    @property
+    def is_starting(self) -> bool:
+        return self._opening is not None and not self._opening.done()
+
     def begin(self) -> asyncio.Future[ServerSession | None]:
         """Starts the server if necessary. The result is its session, or `None` if it could not be started."""
         if self._opening is None:
@@ -126,7 +130,7 @@ class Server:
             return f"running, {tools}"
         if self.problem:
             return f"unavailable: {self.problem}"
-        return f"{'starting' if self._opening is not None else 'not started yet'}, {tools}"
+        return f"{'starting' if self.is_starting else 'not started yet'}, {tools}"
 
     async def close(self) -> None:
         self._wants_end = True
@@ -441,7 +445,13 @@ class ToolServers:
             for server in self._servers
             if server.problem
         ]
-        return (*(line for lines in self._left_out.values() for line in lines), *unavailable)
+        starting = [
+            f"The MCP server {server.name!r} is still starting: its tools come with a later turn of this "
+            "program. `nacre admin mcp tools` waits for them."
+            for server in self._servers
+            if server.listed is None and server.is_starting
+        ]
+        return (*(line for lines in self._left_out.values() for line in lines), *unavailable, *starting)
 
     def status(self) -> tuple[str, ...]:
         return tuple(f"{server.name} ({server.status()})" for server in self._servers)

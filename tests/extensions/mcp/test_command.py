@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 from nacre.extensions.mcp.client.tool_list import ApprovedTools, ListedTool, StoredToolList, ToolList
 from nacre.runtime.settings.sections.mcp import McpServer
 from tests.cli.program import Terminal, run_here, run_nacre
+from tests.extensions.mcp.client import wild_server
 from tests.runtime.agents import write_settings
 
 SERVER = McpServer(command="tracker")
@@ -27,6 +29,17 @@ def _changed(home: Path) -> None:
 def _state(home: Path) -> str:
     (told,) = json.loads(run_here(home, "admin", "mcp", "tools", "--json").stdout)
     return str(told["state"])
+
+
+def test_a_server_that_nobody_asked_yet_is_asked(tmp_path: Path) -> None:
+    """Its tools are listed and kept, and one that cannot start is named with the reason."""
+    asked = {"command": sys.executable, "args": [wild_server.__file__, str(tmp_path / "starts")]}
+    write_settings(tmp_path / ".nacre", {"mcp": {"servers": {"w": asked, "gone": {"command": "no-such"}}}})
+    first = run_nacre(tmp_path, "admin", "mcp", "tools")
+    assert "w  add  approved" in first.stdout
+    assert "'gone' is unavailable" in first.stderr
+    assert "w  add  approved" in run_nacre(tmp_path, "admin", "mcp", "tools").stdout
+    assert (tmp_path / "starts").read_text() == "1"
 
 
 def test_a_changed_tool_is_approved_in_a_terminal(tmp_path: Path) -> None:

@@ -119,6 +119,19 @@ async def test_a_program_starts_in_the_owners_home(tmp_path: Path, monkeypatch: 
 TOOL = {"description": "x", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
 
 
+async def test_a_slow_server_is_told(tmp_path: Path) -> None:
+    """A turn does not wait for it, and the owner reads how to have its tools."""
+    held = ToolServers(
+        {"w": wild(tmp_path)}, home=tmp_path, folder=tmp_path / "mcp", now_ms=lambda: 1, wait_seconds=0
+    )
+    try:
+        await held.ready(OWNER)
+        assert held.tools(()) == ()
+        assert "'w' is still starting" in held.notices[0]
+    finally:
+        await held.close()
+
+
 async def test_a_tool_that_comes_later_waits_for_the_owner(tmp_path: Path) -> None:
     """New and changed ones are withheld with one notice, also at the next start, until they are approved."""
     later = [{**TOOL, "name": "late"}, {**TOOL, "name": "add"}]
