@@ -118,7 +118,9 @@ def _message_before(reading: Reading) -> list[str]:
 def _calls(reading: Reading, intent: Intent, log: str, tools: set[str]) -> list[ToolCall]:
     calls: list[ToolCall] = []
     if intent.to_keep and APPEND in tools and not reading.finished_call(APPEND):
-        calls.append(_call(APPEND, path=log, text=_bullet(intent.to_keep)))
+        # Each fact that was kept unasked is a line of its own, which can be forgotten alone.
+        notes = [intent.to_keep] if intent.asked_to_keep else intent.to_keep.splitlines()
+        calls.append(_call(APPEND, path=log, text="\n".join(map(_bullet, notes))))
     if intent.question and SEARCH in tools and not reading.finished_call(SEARCH):
         calls.append(_call(SEARCH, query=search_query(intent.question, _message_before(reading))))
     return calls

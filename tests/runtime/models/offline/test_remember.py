@@ -74,7 +74,7 @@ async def test_a_plain_lasting_fact_is_kept_unasked(fact: str) -> None:
 async def test_a_short_message_with_a_fact_is_kept_whole() -> None:
     """What stands beside the fact belongs to it; a greeting and a question do not."""
     (call, search) = await called("Hi! I'm Lena. Mia hates peanuts. Our doctor is Dr. Hoff. When is lunch?")
-    kept = "- I'm Lena.\n  Mia hates peanuts.\n  Our doctor is Dr. Hoff."
+    kept = "- I'm Lena.\n- Mia hates peanuts.\n- Our doctor is Dr. Hoff."
     assert (dict(call.arguments), search.name) == ({"path": TODAY, "text": kept}, "memory_search")
 
 
