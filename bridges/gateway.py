@@ -43,6 +43,8 @@ from nacre.sessions.contracts.errors import SessionError
 log = logging.getLogger(__name__)
 
 FLUSH_SECONDS = 5.0
+MOST_TOLD = 100
+"""Of how many groups that are not in the settings the log warns; anybody can add the assistant to one."""
 MOST_ID_CHARS = 2_000
 """Of all ids of a message together, as they stand in keys; a database indexes no longer ones."""
 
@@ -95,6 +97,7 @@ class Gateway:
             bridge_elsewhere=lambda chat: self.sharing.unstarted((chat.channel, chat.account)),
             sleep=sleep,
         )
+        self._told: set[str] = set()
         self._taking: set[asyncio.Task[None]] = set()
         self._may_take = asyncio.Event()
         self._may_take.set()
@@ -293,7 +296,11 @@ class Gateway:
             return
         verdict = await self._gate.verdict(inbound)
         if verdict.outcome != "answer":
-            log.info("a message from %s is not answered: %s", inbound.channel, verdict.why)
+            is_news = verdict.is_unlisted and verdict.why not in self._told and len(self._told) < MOST_TOLD
+            if is_news:
+                self._told.add(verdict.why)
+            level = logging.WARNING if is_news else logging.INFO
+            log.log(level, "a message from %s is not answered: %s", inbound.channel, verdict.why)
             if verdict.outcome == "pair" and (text := await self._gate.pairing_text(inbound)):
                 await self._ledger.outbox.put(place_of(inbound), [text])
                 self.connections.notify(inbound)

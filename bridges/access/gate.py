@@ -8,6 +8,7 @@ from typing import Literal
 
 from nacre.bridges.access.people import People, Role
 from nacre.record import Record
+from nacre.runtime.commands.wording import shortened
 from nacre.runtime.contracts.clock import NewId
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.settings.sections.channels import AccountRules, channel_settings
@@ -18,6 +19,7 @@ PAIRING_TEXT = (
 )
 
 ANYBODY = "*"
+MOST_NAME_CHARS = 80
 
 
 class Gate:
@@ -62,6 +64,8 @@ class Verdict(Record):
     outcome: Literal["answer", "pair", "ignore"]
     is_owner: bool = False
     why: str = ""
+    is_unlisted: bool = False
+    """Whether a group that is not in the settings addresses the assistant."""
     own_agent: str = ""
     """The id of the agent that alone answers the sender in private; empty if the settings choose."""
 
@@ -96,7 +100,12 @@ def _in_private(inbound: Inbound, channel: AccountRules, role: Role, *, is_owner
 def _in_a_group(inbound: Inbound, channel: AccountRules, activation: str, *, is_owner: bool) -> Verdict:
     here = channel.groups.get(inbound.chat_id) or channel.groups.get(ANYBODY)
     if channel.group_policy == "disabled" or (channel.group_policy == "allowlist" and here is None):
-        return Verdict(outcome="ignore", why=f"the group {inbound.chat_id} is not in groups")
+        name = f" ({shortened(inbound.chat_name, MOST_NAME_CHARS)})" if inbound.chat_name else ""
+        return Verdict(
+            outcome="ignore",
+            why=f"the group {inbound.chat_id}{name} is not in channels.{inbound.channel}.groups",
+            is_unlisted=here is None and inbound.is_mentioned,
+        )
     senders = channel.group_allow_from
     if senders and not is_owner and not _has(senders, inbound.sender_id, inbound):
         return Verdict(outcome="ignore", why="the sender is not in groupAllowFrom")

@@ -17,7 +17,7 @@ from nacre.bridges.access.bindings import BoundAgents
 from nacre.bridges.access.gate import Gate
 from nacre.bridges.answering.turns import TurnRunner, Turns
 from nacre.bridges.connections.connections import Connections
-from nacre.bridges.contracts.bridge import Bridge
+from nacre.bridges.contracts.bridge import Bridge, place_of
 from nacre.bridges.queueing.batches import COLLECTING, Steering, may_join, next_batch
 from nacre.bridges.queueing.session_rules import (
     CHOICE_COMMANDS,
@@ -329,7 +329,8 @@ class Dispatcher:
         if self._is_closing:
             return  # it stays in the ledger for the next start
         is_busy = self.is_busy_in(key)
-        if not inbound.trigger and is_stop(inbound.text, is_busy=is_busy) and may_stop(inbound):
+        has_work = is_busy or self._is_sending(inbound)
+        if not inbound.trigger and is_stop(inbound.text, is_busy=has_work) and may_stop(inbound):
             self._start(self._stop(received, self.queues.clear(key)))
             return
         if received.begins and not is_busy:
@@ -379,6 +380,10 @@ class Dispatcher:
             if not await self._gate.is_still_allowed(received.inbound):
                 return Deny("The sender no longer has the right to this. End the turn without further tools.")
         return None
+
+    def _is_sending(self, inbound: Inbound) -> bool:
+        connection = self._connections.find(inbound)
+        return connection is not None and connection.outgoing.is_sending(inbound.chat_id)
 
     def _agent_of(self, received: Received) -> Agent:
         return self._agents.by_id.get(received.agent_id) or self._agents.for_message(received.inbound)
@@ -460,6 +465,7 @@ class Dispatcher:
     async def _stop(self, received: Received, waiting: list[Received]) -> None:
         self._interrupt(received)
         await self._ledger.drop(waiting)
+        await self._ledger.outbox.drop(place_of(received.inbound))
         try:
             await self._agent_of(received).approvals.withdraw(received.session_key)
         except SessionError as error:

@@ -20,6 +20,7 @@ from nacre.bridges.delivery.outgoing import parts_of
 from nacre.bridges.queueing.batches import MAX_ATTEMPTS, Steering, combined
 from nacre.bridges.queueing.session_rules import IMMEDIATE_COMMANDS
 from nacre.runtime.agent.agent import Agent
+from nacre.runtime.commands.wording import shortened
 from nacre.runtime.contracts.clock import Sleep
 from nacre.runtime.contracts.errors import (
     AgentError,
@@ -35,6 +36,7 @@ from nacre.runtime.contracts.events import (
     Event,
     MessageJoined,
     ReplyReady,
+    Silence,
     TextStreamed,
     ToolStarted,
     TurnFailed,
@@ -195,6 +197,7 @@ UNREACHABLE_SECONDS = 300.0
 """How long a message waits for an unreachable provider before its sender is told that there is no answer."""
 FIRST_RETRY_SECONDS = 2.0
 MAX_RETRY_SECONDS = 10.0
+SHOWN_NAME_CHARS = 60
 UNREACHABLE = "The model cannot be reached at the moment. I keep trying and answer as soon as it is back."
 FAILED = "I could not answer that. My owner can find the reason in my log."
 GIVEN_UP = (
@@ -271,7 +274,10 @@ class Turns:
         elif isinstance(outcome, TurnFailed):
             await self._fail(answered, inbound, outcome.error)
         else:
-            await self.finish(answered, "")
+            is_awaited = inbound.chat_kind == "direct" and not inbound.trigger
+            await self.finish(
+                answered, outcome.problem if isinstance(outcome, Silence) and is_awaited else ""
+            )
 
     async def finish(self, batch: Sequence[Received], text: str) -> None:
         """Finishes messages with a reply, and sends it.
@@ -375,7 +381,7 @@ class Turns:
         is_here = inbound.is_owner is True and inbound.chat_kind == "direct"
         chats = (inbound,) if is_here else await self._ledger.owner_chats(agent_id)
         for chat in chats:
-            if await self._notify(chat, _question(asked)):
+            if await self._notify(chat, _question(asked, None if is_here else inbound)):
                 return
         log.warning(
             "the call %s of %s waits for approval, but the owner has no private chat here in which to ask",
@@ -410,8 +416,17 @@ def _failure_text(error: AgentError, inbound: Inbound) -> str:
     return str(error) if in_private or isinstance(error, MessageRefused) else FAILED
 
 
-def _question(asked: ApprovalAsked) -> str:
-    call = asked.call.replace("`", "\\u0060")  # code, because Markdown hides asterisks and where links lead
+def _question(asked: ApprovalAsked, asker: Inbound | None) -> str:
+    """The question to the owner. `asker` is the message that led to it, if it is from another chat."""
+    call = asked.call
+    if asker is not None:
+        who, where = (
+            f"{shortened(name, SHOWN_NAME_CHARS)!r} ({known})" if name else known
+            for name, known in ((asker.sender_name, asker.sender_id), (asker.chat_name, asker.chat_id))
+        )
+        place = "private" if asker.chat_kind == "direct" else where
+        call = f"{who} wrote in {place} on {asker.channel}:\n{call}"
+    call = call.replace("`", "\\u0060")  # code, because Markdown hides asterisks and where links lead
     return (
         f"❓ {asked.why}\n```\n{call}\n```\n"
         f"/approve {asked.approval_id} runs it, /deny {asked.approval_id} [reason] refuses it."

@@ -252,6 +252,11 @@ RETURNING state = 'sent' AND NOT EXISTS (SELECT FROM ledger_outbound AS other
 """
 DRAFTED = "UPDATE ledger_outbound SET sent_id = %(sent_id)s WHERE agent = %(agent)s AND number = %(number)s"
 UNDRAFT = "DELETE FROM ledger_outbound WHERE agent = %(agent)s AND number = %(number)s"
+DROP_PARTS = f"""
+DELETE FROM ledger_outbound
+WHERE agent = %(agent)s AND {_CHAT} AND thread_id = %(thread_id)s AND state = 'pending' AND sent_id = ''
+    AND turn <> 0
+"""
 NOT_SENT = """
 UPDATE ledger_outbound SET state = %(state)s, problem = %(problem)s, attempts = attempts + 1
 WHERE agent = %(agent)s AND number = %(number)s
@@ -396,7 +401,7 @@ SELECT at_ms FROM ledger_heartbeats WHERE agent = %(agent)s AND answered_by = %(
 """
 
 
-_REPEATABLE = (BEGIN, JOIN, PART, DROP, SET_STATE, SENT, PUT_DRAFT, DRAFTED, UNDRAFT)
+_REPEATABLE = (BEGIN, JOIN, PART, DROP, SET_STATE, SENT, PUT_DRAFT, DRAFTED, UNDRAFT, DROP_PARTS)
 FENCED = {
     statement: statement.replace(
         "WHERE agent = %(agent)s", "WHERE agent = %(agent)s AND ledger_is_held(%(agent)s, %(ledger_fence)s)"

@@ -183,12 +183,14 @@ class ReplyReady(Record):
 class Silence(Record):
     """The turn ended and nothing is delivered. `usage` is as in `Reply`.
 
-    `session_id` is empty if no session was opened: a heartbeat without a task.
+    `session_id` is empty if no session was opened: a heartbeat without a task. `problem` says that the model
+    gave no answer at all; it is empty if the model chose silence.
     """
 
     session_key: str
     session_id: str
     usage: Usage | None = None
+    problem: str = ""
 
 
 class TurnFailed(Record):

@@ -104,6 +104,10 @@ class Outbox:
         """Records that the beginning of an answer is certainly not shown."""
         await self._rows.run(self._sql.UNDRAFT, number=part.number)
 
+    async def drop(self, place: Place) -> None:
+        """Deletes the parts of answers in a place of which nothing was sent yet."""
+        await self._rows.run(self._sql.DROP_PARTS, **vars(place))
+
     async def not_sent(self, part: OutboundPart, state: str, problem: str) -> None:
         """Records that sending failed: `pending`, `unsure` or, permanently, `failed`."""
         problem = sendable(problem[:500])

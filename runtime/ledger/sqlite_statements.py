@@ -206,6 +206,10 @@ SET_STATE = "UPDATE outbound SET state = :state WHERE seq = :number"
 SENT = "UPDATE outbound SET sent_id = :sent_id, state = :state WHERE seq = :number"
 DRAFTED = "UPDATE outbound SET sent_id = :sent_id WHERE seq = :number"
 UNDRAFT = "DELETE FROM outbound WHERE seq = :number"
+DROP_PARTS = f"""
+DELETE FROM outbound
+WHERE {_CHAT} AND thread_id = :thread_id AND state = 'pending' AND sent_id = '' AND turn <> 0
+"""
 NOT_SENT = """
 UPDATE outbound SET state = :state, problem = :problem, attempts = attempts + 1 WHERE seq = :number
 """

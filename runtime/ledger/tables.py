@@ -81,6 +81,7 @@ class LedgerStatements(Protocol):
     SENT: str
     DRAFTED: str
     UNDRAFT: str
+    DROP_PARTS: str
     NOT_SENT: str
     NOT_DONE: str
     SENT_FOR: str

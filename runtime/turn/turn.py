@@ -76,6 +76,7 @@ class Turn:
         self.bounds = bounds or TurnBounds()
         self.now_ms = session.now_ms
         self.usage: Usage | None = None
+        self._problem = ""
         self.words = ""
         self.trigger: Trigger = ""
         self._asked: Candidate | None = None
@@ -388,7 +389,9 @@ class Turn:
         if reply is not None:
             return ReplyReady(reply=reply)
         session = self.session
-        return Silence(session_key=session.key, session_id=session.session_id, usage=self.usage)
+        return Silence(
+            session_key=session.key, session_id=session.session_id, usage=self.usage, problem=self._problem
+        )
 
     def reply(self, answer: AssistantMessage, texts: Sequence[str]) -> Reply | None:
         """The final text of an answer; if it has none, the last of the `texts` before its tool calls."""
@@ -400,7 +403,8 @@ class Turn:
             return None
         text = without_token(final).strip() or (without_token(texts[-1]).strip() if texts else "")
         if not text:
-            self.emit(Warned(message="The model ended its turn without a word."))
+            self._problem = "The model ended its turn without a word. Ask again, perhaps in other words."
+            self.emit(Warned(message=self._problem))
             return None
         return self._reply(text)
 

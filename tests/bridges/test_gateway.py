@@ -233,6 +233,35 @@ async def test_one_bridge_that_fails_takes_no_other_down(tmp_path: Path) -> None
     assert sound.state == "connected"
 
 
+async def test_a_group_that_is_not_in_the_settings_is_told_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, when it addresses the assistant: its id is what the owner has to write there."""
+    settings = {"channels": {"line": {"dmPolicy": "open"}}}
+    with LineServer() as server:
+        async with gateway(tmp_path, Answering(), [LineBridge(server.port)], settings=settings):
+            for is_mentioned in (False, True, True):
+                server.say("hi", chat="g7", chat_kind="group", is_mentioned=is_mentioned)
+            server.say("the last one")
+            await server.until(lambda at: at.sent)
+    warned = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert [("g7" in text, "channels.line.groups" in text) for text in warned] == [(True, True)]
+
+
+async def test_a_person_who_waits_hears_of_an_empty_answer(tmp_path: Path) -> None:
+    """In a private chat; in a group the model may have meant to be silent."""
+    model = Answering(lambda text: "" if "one" in text else text)
+    with LineServer() as server:
+        async with gateway(tmp_path, model, [LineBridge(server.port)], settings=FOLLOW_UP):
+            for kind in ("group", "direct"):
+                server.say("one", chat=kind, chat_kind=kind)
+                server.say("two", chat=kind, chat_kind=kind)
+            await server.until(lambda at: len(at.sent) == 3)
+    assert server.shown("group") == ["two"]
+    [problem, two] = server.shown("direct")
+    assert (problem.split(".")[0], two) == ("The model ended its turn without a word", "two")
+
+
 async def test_silence_sends_nothing(tmp_path: Path) -> None:
     """`NO_REPLY` is an answer, and so is what a chat may not do."""
     replies = iter(["NO_REPLY", "now"])

@@ -122,7 +122,8 @@ def outcome_of(ending: Event | None, *, sent_chars: int = 0) -> str:
         kind = "refused" if isinstance(error, MessageRefused) else "failed"
         return _text(kind, str(error), error=type(error).__name__)
     if isinstance(ending, Silence):
-        return _text("silence", "", key=ending.session_key, session_id=ending.session_id, usage=usage)
+        ids = {"key": ending.session_key, "session_id": ending.session_id}
+        return _text("silence", ending.problem, **ids, usage=usage)
     return ""
 
 
@@ -146,7 +147,8 @@ def events_of(outcome: str, *, heard_chars: int = 0) -> list[Event]:
         again = (AnswerDiscarded(problem=TORN), TextStreamed(text=text)) if is_torn else ()
         return [*again, ReplyReady(reply=reply)]
     if kind == "silence":
-        return [Silence(session_key=stored["key"], session_id=stored["session_id"], usage=usage)]
+        ids = {"session_key": stored["key"], "session_id": stored["session_id"]}
+        return [Silence(**ids, usage=usage, problem=text)]
     errors = {"refused": MessageRefused, "failed": TurnBroken, "cancelled": TurnCancelled}
     error = _ERRORS.get(stored.get("error", "")) or errors.get(kind, TurnBroken)
     return [TurnFailed(error=error(text))]

@@ -56,6 +56,20 @@ async def test_the_owner_sees_all_that_would_run(tmp_path: Path) -> None:
     assert r' *Bob* \u202eis\u0060\u0060 \u0060 [paid](https://a.test).\u200b"}' in shown
 
 
+async def test_the_owner_reads_who_asked_elsewhere(tmp_path: Path) -> None:
+    """The question goes to the owner's private chat, and names the person and the group."""
+    model = ScriptedModel(says("Hello."), calls(PAY))
+    with LineServer() as server:
+        async with opened_gateway(tmp_path, model, [LineBridge(server.port)], settings=SETTINGS):
+            server.say("hello", chat="n", sender="nora")
+            await server.until(lambda server: server.shown("n"))
+            server.say(
+                "pay Ann", chat="g", sender="bob", chat_kind="group", sender_name="Bob", chat_name="Bees"
+            )
+            await server.until(lambda server: "/approve" in "".join(server.shown("n")))
+    assert "'Bob' (bob) wrote in 'Bees' (g) on line:" in "".join(server.shown("n"))
+
+
 async def test_a_stopped_turn_can_be_approved_no_more(tmp_path: Path) -> None:
     """`/stop` withdraws what it asked, and a late yes is told so and runs nothing."""
     model = ScriptedModel(calls(PAY))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nacre.bridges.answering.dispatch import STOPPED, TOO_MANY
-from nacre.bridges.contracts.bridge import Capabilities
+from nacre.bridges.contracts.bridge import Capabilities, Part
 from tests.bridges.chats import FOLLOW_UP, OPEN, Answering, gateway
 from tests.bridges.line_channel import LineBridge, LineServer
 from tests.runtime.agents import transcript_file, user_texts
@@ -75,6 +75,39 @@ async def test_stop_ends_the_turn_and_drops_what_waits(tmp_path: Path) -> None:
 
     assert server.shown() == [STOPPED, "re: three"]
     assert user_texts(transcript_file(tmp_path)) == ["one", "three"]
+
+
+class SlowBridge(LineBridge):
+    """A bridge that sends a message only when it may, like a network that allows a line a second."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(port, capabilities=Capabilities(greatest_length=64))
+        self.wants = asyncio.Event()
+        self.may = asyncio.Event()
+
+    async def deliver(self, part: Part) -> str:
+        """Waits for the permission."""
+        self.wants.set()
+        await self.may.wait()
+        return await super().deliver(part)
+
+
+@pytest.mark.parametrize("word", ["/stop", "stop"])
+async def test_stop_ends_an_answer_that_is_being_sent(tmp_path: Path, word: str) -> None:
+    """The turn is over, and a hundred parts would follow: only the one that is being sent arrives."""
+    model = Answering(lambda _text: "seven words of a very long answer. " * 100)
+    with LineServer() as server:
+        bridge = SlowBridge(server.port)
+        async with gateway(tmp_path, model, [bridge]) as (open_gateway, _):
+            server.say("tell me all")
+            await bridge.wants.wait()
+            server.say(word)
+            while (await open_gateway.tables.not_done()).get("pending") != 1:  # noqa: ASYNC110 - STOPPED
+                await asyncio.sleep(0)
+            bridge.may.set()
+            await server.until(lambda at: STOPPED in at.shown())
+
+    assert len(server.shown()) == 2
 
 
 async def test_a_word_that_stops_nothing_is_a_message(tmp_path: Path) -> None:

@@ -192,6 +192,27 @@ class LedgerContract:
             assert unsure is not None
             assert unsure.state == "unsure"
 
+    async def test_what_was_not_sent_can_be_dropped(self, open_ledger: OpenLedger) -> None:
+        """Answers of one place alone; what answers nothing, such as a question to the owner, stays."""
+        thread = Place(channel="line", account="default", chat_id="c", thread_id="t")
+        async with open_ledger() as ledger:
+            for number, place in enumerate((PLACE, thread), 1):
+                received = await ledger.receive(said(number), "k")
+                assert received is not None
+                await ledger.finish((received,), place, ["one", "two"])
+            await ledger.outbox.put(PLACE, ["a question"])
+            part = await ledger.outbox.next_part(*CHAT)
+            assert part is not None
+            await ledger.outbox.sending(part)
+            await ledger.outbox.drop(PLACE)
+            await ledger.outbox.sent(part, "s1")
+            left = []
+            while (part := await ledger.outbox.next_part(*CHAT)) is not None:
+                left.append(part.part.text)
+                await ledger.outbox.sent(part, "s")
+            assert left == ["one", "two", "a question"]
+            assert await unsent_parts(ledger) == {}
+
     async def test_what_goes_along_is_written_with_its_message(self, open_ledger: OpenLedger) -> None:
         """A job that changed meanwhile takes the message, its cursor and its words back."""
         moves = JobMoved(job_id="j1", before_ms=5_000, due_ms=None)
