@@ -55,7 +55,7 @@ class _Plan(Record):
             rows = ", ".join(f"{count} {_LEDGER_ROWS[table]}" for table, count in self.ledger.items())
             lines.append(f"In the ledger of the channels: {rows}.")
         if self.versions:
-            lines.append(f"In the git history: {self.versions} older versions of notes.")
+            lines.append(f"Older versions of notes in the git history: {self.versions}.")
         return lines
 
     def as_json(self, *, applied: bool, left: list[str]) -> dict[str, object]:

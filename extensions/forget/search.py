@@ -73,7 +73,7 @@ def _file_sentences(
     if config.is_in_files:
         if versions := matching_versions(config, target):
             left.append(
-                f"The git history of the notes has it in {versions} older versions. --git-history removes it."
+                f"The notes' git history has it in older versions ({versions}). --git-history removes it."
             )
         left += _owner_git_sentences(config, target)
         left += _git_sentences(config, target, needles)
