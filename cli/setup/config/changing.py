@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -133,7 +134,7 @@ def _kept(text: str, file: Path, why: str) -> ConfigError:
         with suppress(OSError):
             place.unlink(missing_ok=True)
         descriptor, name = mkstemp(prefix=f"{file.stem}-", suffix=file.suffix)
+        os.close(descriptor)
         place = Path(name)
-        with open(descriptor, "w", encoding="utf-8") as rejected:
-            rejected.write(text)
+        place.write_text(text, encoding="utf-8")
     return ConfigError(f"{why}. {file} is as it was; what you wrote is in {place}.")
