@@ -120,6 +120,11 @@ class BlockingAgent:
 
     open = staticmethod(_blocking_open(Agent.open))
 
+    def __new__(cls, *parts: object, **_options: object) -> Self:
+        if len(parts) != 2:
+            raise TypeError("BlockingAgent(…) opens nothing. Write `with BlockingAgent.open(…) as agent:`.")
+        return super().__new__(cls)
+
     def __init__(self, agent: Agent, loop: _LoopThread) -> None:
         self._agent = agent
         self._loop = loop

@@ -179,7 +179,8 @@ def upkeep_json(report: UpkeepReport, *, dry_run: bool) -> dict[str, Any]:
 def _context(session: StoredSession) -> str:
     record = session.record
     if session.size_bytes is None:
-        return "no transcript"
+        is_new = session.is_current and record.total_tokens is None
+        return "nothing said yet" if is_new else "no transcript"
     if record.total_tokens is None or not record.total_tokens_fresh:
         return ""
     window = f"/{short_count(record.context_tokens)}" if record.context_tokens else ""

@@ -18,7 +18,7 @@ import stat
 import sys
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -277,6 +277,7 @@ def write_backup(
     if not recipients and (is_read_only or shutil.disk_usage(state).free < _LEAST_FREE_BYTES):
         work = archive.with_name(f".{archive.name}.copies")
     without = frozenset(map(Path.resolve, (archive, unfinished, work)))
+    _remove_unfinished(archive.parent, now)
     with _work_folder(state, work):
         writer = _Writer(work, without=without, indexes=indexes)
         try:
@@ -306,6 +307,14 @@ def write_backup(
         finally:
             unfinished.unlink(missing_ok=True)
     return manifest
+
+
+def _remove_unfinished(folder: Path, now: datetime) -> None:
+    """Removes what killed backups with a time in their names left: nobody has written to it for a day."""
+    for left in (*folder.glob(".nacre-*.tar.gz*.unfinished"), *folder.glob(".nacre-*.tar.gz*.copies")):
+        with suppress(OSError):
+            if now.timestamp() - left.stat().st_mtime > 86_400:
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 class _Writer:

@@ -59,7 +59,9 @@ def decrypted(file: BinaryIO, identity: Path) -> Iterator[BinaryIO]:
                 pyrage.decrypt_io(file, out, keys)
             except (pyrage.DecryptError, OSError) as error:
                 if not is_abandoned.is_set():  # otherwise the reader gave up and reports why
-                    raise ArchiveUnusable(f"It cannot be decrypted with {identity}: {error}.") from error
+                    fits = "No matching keys" not in str(error)
+                    what = "It is damaged or cut off" if fits else f"It cannot be decrypted with {identity}"
+                    raise ArchiveUnusable(f"{what}: {error}.") from error
 
     with _on_thread(decrypt), _open(read_end) as plain:
         try:

@@ -208,6 +208,13 @@ def check_chat(inbound: Inbound) -> None:
             "`ask` takes a text, `respond` and `stream` take an Inbound. Write agent.ask('Hello') or "
             "agent.respond(Inbound(text='Hello', chat_kind='direct', is_owner=True))."
         )
+    if not isinstance(inbound.session_key, str):
+        raise ConfigError(f"session={inbound.session_key!r} cannot be used. Give a text, such as 'main'.")
+    if not all(isinstance(file, Attachment) for file in inbound.attachments):
+        raise ConfigError(
+            f"attachments={inbound.attachments!r} cannot be used. Write attachments=(nacre.Attachment("
+            "name='cat.png', mime_type='image/png', data=Path('cat.png').read_bytes()),)."
+        )
     kind = inbound.chat_kind
     if str(kind).strip().lower() in ("private", "direct", "dm", "im") and kind != "direct":
         raise ConfigError(f"Inbound(chat_kind={kind!r}) would count as a group. Write chat_kind='direct'.")

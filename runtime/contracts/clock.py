@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import struct
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, tzinfo
+from io import BytesIO
 from typing import TypeAlias
 from uuid import uuid4
 
@@ -29,6 +32,8 @@ def system_clock(zone: tzinfo) -> Clock:
 def owner_zone(setting: str | None) -> tzinfo:
     """The time zone of the owner's days: the setting's IANA name, else the system's, else UTC.
 
+    The system's may be the rule of a POSIX `TZ`.
+
     Raises:
         ConfigError: the machine does not know the zone `setting`.
     """
@@ -47,6 +52,13 @@ def owner_zone(setting: str | None) -> tzinfo:
     try:
         return tzlocal.get_localzone()
     except (ZoneInfoNotFoundError, ValueError, OSError, LookupError):
+        rule = os.environ.get("TZ", "UTC0").removeprefix(":")
+    # A rule such as CET-1CEST,M3.5.0,M10.5.0/3 is the last line of a file (RFC 8536). Before it stands a
+    # zone that holds at no time, in the old form and in the new one.
+    header = b"TZif2" + bytes(15) + struct.pack(">6L", 0, 0, 0, 0, 1, 1) + bytes(7)
+    try:
+        return ZoneInfo.from_file(BytesIO(header * 2 + f"\n{rule}\n".encode("ascii")), key=rule)
+    except ValueError:
         return UTC
 
 

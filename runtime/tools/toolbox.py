@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -431,7 +431,7 @@ def _spec(name: str, description: str, arguments: type[ToolArguments]) -> ToolSp
     return ToolSpec(name=name, description=description, parameters=_schema(arguments))
 
 
-@cache
+@lru_cache(maxsize=4_096)
 def _schema(arguments: type[ToolArguments]) -> Mapping[str, Any]:
     """The JSON schema of an arguments class, cached because building it takes longer than the rest of a
     turn."""

@@ -87,13 +87,15 @@ class Output(Record):
         return replace(answer, content=(*kept, text), stop_reason="stop")
 
 
-def output_of(output_type: TypeForm[Any]) -> Output:
+def output_of(output_type: TypeForm[Any] | Output) -> Output:
     """What a type asks of an answer: a pydantic model, a dataclass, a union, or any other type that pydantic
-    can check.
+    can check. An `Output` is returned as it is.
 
     Raises:
         ConfigError: pydantic has no schema for it.
     """
+    if isinstance(output_type, Output):
+        return output_type
     name = getattr(output_type, "__name__", "") or str(output_type)
     try:
         if isinstance(output_type, FunctionType):

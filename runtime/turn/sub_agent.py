@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from pydantic import Field, ValidationError
 
@@ -177,8 +177,12 @@ def made_tools(given: object) -> tuple[AuthorTool, ...]:
             tools += made.tools
         elif isinstance(made, FunctionTool | SubAgent):
             tools.append(made)
+        elif methods := _methods(made):
+            tools += methods
+        elif callable(made):
+            tools.append(tool(made))
         else:
-            tools += _methods(made) or [tool(cast("Callable[..., Any]", made))]
+            raise TypeError(f"{made!r} is no tool, which is a typed function or an object with such methods.")
     return tuple(tools)
 
 

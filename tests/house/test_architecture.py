@@ -26,6 +26,7 @@ CLOCK = ("runtime/contracts/clock.py",)
 ENVIRONMENT = {
     "memory/embedders/e5_model.py": "onnxruntime's telemetry has no other switch",
     "memory/workspace/git.py": "git gets an environment without git's own variables",
+    "runtime/contracts/clock.py": "the rule of a time zone, which tzlocal reads no further than its name",
     "runtime/settings/config.py": "the settings' environment variables",
     "extensions/providers/completions/keys.py": "the providers' keys and addresses",
     "extensions/providers/litellm.py": "litellm reads its switches from the environment on import",

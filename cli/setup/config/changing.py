@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from tempfile import mkstemp
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -109,10 +111,13 @@ def edited(file: Path, environment: Mapping[str, str]) -> tuple[str, ...] | None
 
         def taken(now: str, new: str = new) -> str:
             if now != before:
-                raise _kept(new, file, "The file was changed by somebody else meanwhile")
+                raise ConfigError("The file was changed by somebody else meanwhile.")
             return new
 
-        return change_file(file, environment, taken)
+        try:
+            return change_file(file, environment, taken)
+        except ConfigError as error:
+            raise _kept(new, file, str(error).removesuffix(".")) from error
 
 
 def example() -> str:
@@ -122,6 +127,14 @@ def example() -> str:
 
 def _kept(text: str, file: Path, why: str) -> ConfigError:
     place = file.with_name(f"{file.name}.rejected")
-    place.write_text(text, encoding="utf-8")
-    place.chmod(0o600)
+    try:
+        place.write_text(text, encoding="utf-8")
+        place.chmod(0o600)
+    except OSError:  # the disk that has no room for the settings may have none for these either
+        with suppress(OSError):
+            place.unlink(missing_ok=True)
+        descriptor, name = mkstemp(prefix=f"{file.stem}-", suffix=file.suffix)
+        os.close(descriptor)
+        place = Path(name)
+        place.write_text(text, encoding="utf-8")
     return ConfigError(f"{why}. {file} is as it was; what you wrote is in {place}.")

@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 from weakref import WeakValueDictionary
 
 from starlette.requests import Request
@@ -95,7 +96,8 @@ class Conversation(Record):
     """A client's request: its rules, its messages, and the name of the session, which may be empty.
 
     `is_raw_key` says that the name is a session key. `kept_turns` is set by clients that name a position
-    instead of sending the history: the number of turns of the session before this one.
+    instead of sending the history: the number of turns of the session before this one. `answer` is the type
+    that the answer is to have, or `None` for plain text.
     """
 
     rules: str
@@ -103,6 +105,7 @@ class Conversation(Record):
     session_name: str
     is_raw_key: bool = False
     kept_turns: int | None = None
+    answer: Any = None
 
 
 def requested_model(agents: Mapping[str, Agent], request: Request, model: str) -> RequestedModel:
@@ -146,11 +149,16 @@ class Conversations:
         self, model: RequestedModel, token: Token, conversation: Conversation, most_tokens: int | None
     ) -> tuple[AsyncGenerator[Event, None], int]:
         """The events of the requested turn, and the number of turns before it. Raises like `_prepare`."""
+        if model.is_plain and conversation.answer is not None:
+            raise BadRequest(f"An answer as JSON is given by {model.agent.id!r} alone.", "model")
         if model.is_plain:
             events = plain_events(model.agent, conversation, most_tokens, at_ms=epoch_ms(self.now()))
             return self._runner.limited(model.agent, events), 0
         inbound, turns_before = await self._prepare(model.agent, token, conversation)
-        return self._runner.stream(model.agent, inbound), turns_before
+        if conversation.answer is None:
+            return self._runner.stream(model.agent, inbound), turns_before
+        typed = model.agent.stream(inbound, output_type=conversation.answer)  # workers return texts
+        return self._runner.limited(model.agent, typed), turns_before
 
     async def _prepare(self, agent: Agent, token: Token, conversation: Conversation) -> tuple[Inbound, int]:
         """Brings the session to the position of the client. The message to run, and the turns before it.

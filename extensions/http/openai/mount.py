@@ -39,6 +39,7 @@ from nacre.extensions.http.openai.requests import (
     ChatRequest,
     EmbeddingsRequest,
     ResponsesRequest,
+    answer_type,
     body_of,
     input_messages,
     parse_messages,
@@ -193,7 +194,13 @@ async def chat_completions(conversations: Conversations, request: Request) -> Re
     model = requested_model(conversations.agents, request, body.model)
     rules, messages = parse_messages(body.messages)
     name, is_raw_key = session_name_of(request, body.user)
-    conversation = Conversation(rules=rules, messages=messages, session_name=name, is_raw_key=is_raw_key)
+    conversation = Conversation(
+        rules=rules,
+        messages=messages,
+        session_name=name,
+        is_raw_key=is_raw_key,
+        answer=answer_type(body.response_format, "response_format"),
+    )
     most_tokens = body.max_completion_tokens or body.max_tokens
     events, _ = await conversations.events(model, caller_of(request.scope), conversation, most_tokens)
     completion = Completion(
@@ -406,6 +413,7 @@ def _conversation(
     conversations: Conversations, request: Request, body: ResponsesRequest
 ) -> tuple[Conversation, str | None]:
     rules, messages = parse_messages(input_messages(body))
+    answer = answer_type((body.text or {}).get("format"), "text.format")
     if body.previous_response_id is not None:
         position = parse_response_id(body.previous_response_id)
         if position is None:
@@ -415,13 +423,18 @@ def _conversation(
                 status=404,
             )
         turns, name = position
-        return Conversation(rules=rules, messages=messages, session_name=name, kept_turns=turns), None
+        continued = Conversation(
+            rules=rules, messages=messages, session_name=name, kept_turns=turns, answer=answer
+        )
+        return continued, None
     named = body.conversation if isinstance(body.conversation, str) else (body.conversation or {}).get("id")
     name, is_raw_key = session_name_of(request, str(named) if named else None)
     # An unnamed session gets a new name, so that its response can be continued.
     fresh = name or conversations.new_id()
     return (
-        Conversation(rules=rules, messages=messages, session_name=fresh, is_raw_key=is_raw_key),
+        Conversation(
+            rules=rules, messages=messages, session_name=fresh, is_raw_key=is_raw_key, answer=answer
+        ),
         str(named) if named else None,
     )
 

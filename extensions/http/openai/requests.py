@@ -8,18 +8,23 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import json
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 from urllib.parse import unquote_to_bytes
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from starlette.requests import Request
 
 from nacre.record import Record
 from nacre.runtime.contracts.inbound import Attachment
+from nacre.runtime.extensions.installed.settings_schema import schema_problem, settings_problems
+from nacre.runtime.tools.toolbox import ToolArguments
+from nacre.runtime.turn.output import Output
 
 MOST_QUICK_BYTES = 64 * 1024
 """A larger body is parsed on a thread, so that other requests are not delayed."""
+MOST_SCHEMA_CHARS = 50_000
 NOT_FETCHED = "it is given by a URL, and URLs are not fetched for clients"
 
 
@@ -55,6 +60,8 @@ class ChatRequest(_Lenient):
     user: str | None = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
+    response_format: dict[str, Any] | None = None
+    n: Literal[1] | None = None
 
 
 class ResponsesRequest(_Lenient):
@@ -66,6 +73,7 @@ class ResponsesRequest(_Lenient):
     conversation: str | dict[str, Any] | None = None
     user: str | None = None
     max_output_tokens: int | None = None
+    text: dict[str, Any] | None = None
 
 
 class EmbeddingsRequest(_Lenient):
@@ -128,6 +136,71 @@ def input_messages(body: ResponsesRequest) -> list[ChatMessage]:
         return [*rules, ChatMessage(role="user", content=body.input)]
     items = [item for item in body.input if item.get("type", "message") == "message"]
     return [*rules, *(ChatMessage.model_validate(item) for item in items)]
+
+
+def answer_type(form: Any, parameter: str) -> Any:
+    """The type that an answer is to have, such as `{"type": "json_object"}` asks for; `None` for plain text.
+
+    Raises:
+        BadRequest: there is no such form, or its schema cannot be used.
+    """
+    given = form if isinstance(form, dict) else {"type": "text" if form is None else form}
+    inner = given.get("json_schema")  # a field of its own for completions, and none for responses
+    schema = (inner if isinstance(inner, dict) else given).get("schema")
+    if given.get("type") == "text":
+        return None
+    if given.get("type") == "json_object":
+        return dict[str, Any]
+    if given.get("type") != "json_schema" or not isinstance(schema, dict):
+        raise BadRequest(
+            f"{parameter} is {given!r}. Its type is 'text', 'json_object', or 'json_schema' with a schema.",
+            parameter,
+        )
+
+    if (chars := len(json.dumps(schema))) > MOST_SCHEMA_CHARS:
+        problem = f"The schema of {parameter} has {chars} characters; the limit is {MOST_SCHEMA_CHARS}."
+        raise BadRequest(problem, parameter)
+    if problem := schema_problem(schema, what=f"The schema of {parameter}"):
+        raise BadRequest(problem, parameter)
+    name = str((inner if isinstance(inner, dict) else given).get("name") or "answer")
+    return Output(name=name, arguments=type("output", (_AsAsked,), {"asked": schema, "__module__": __name__}))
+
+
+class _AsAsked(ToolArguments):
+    """An answer that fits a client's schema, `asked`."""
+
+    asked: ClassVar[dict[str, Any]] = {}
+    answer: Any
+
+    @field_validator("answer")
+    @classmethod
+    def _fits(cls, value: object) -> object:
+        if problems := settings_problems(value, cls.asked, key="answer", what="The schema"):
+            raise ValueError(" ".join(problems))
+        return value
+
+    @classmethod
+    def model_json_schema(cls, *_asked: Any, **_options: Any) -> dict[str, Any]:
+        return {
+            "type": "object",
+            "properties": {"answer": _below_answer(cls.asked)},
+            "required": ["answer"],
+            "additionalProperties": False,
+        }
+
+
+def _below_answer(schema: Any) -> Any:
+    """A schema whose references hold where it stands: it is that of the field `answer`."""
+    if isinstance(schema, list):
+        return [_below_answer(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: f"#/properties/answer{each[1:]}"
+        if name == "$ref" and isinstance(each, str) and each.startswith("#")
+        else _below_answer(each)
+        for name, each in schema.items()
+    }
 
 
 def _content(content: str | list[dict[str, Any]] | None) -> tuple[str, tuple[Attachment, ...]]:

@@ -26,6 +26,7 @@ from nacre.sessions.entries.entries import KnownBody
 
 _MOST_BYTES = 1 << 20
 _MOST_NESTED = 500
+_MOST_TEXT_MB = 64
 _NO_BRACKETS = bytes(char for char in range(256) if char not in b"[]{}")
 
 
@@ -78,21 +79,26 @@ def _elements(file: IO[bytes]) -> Iterator[Any]:
 
     prefix = "item" if _first_char(file) == b"[" else ""
     try:
-        yield from ijson.items(_Shallow(file), prefix, use_float=True)
+        # A text that does not end in what is read at once is read again from its beginning.
+        yield from ijson.items(_Shallow(file), prefix, use_float=True, buf_size=_MOST_BYTES)
     except (ijson.JSONError, RecursionError, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise _ArrayBroken(reason[:200]) from error
+        said = error.args[0] if error.args else ""
+        problem = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+        problem = problem.partition("\n")[0].rpartition("error: ")[2].rstrip(". ") or type(error).__name__
+        is_cut = problem == "premature EOF"
+        raise _ArrayBroken("it ends there" if is_cut else f"it is not JSON ({problem})") from error
 
 
 class _Shallow:
-    """A file of JSON that raises `_ArrayBroken` where it is nested too deeply.
+    """A file of JSON that raises `_ArrayBroken` where it is nested too deeply, or a text is too long.
 
-    ijson takes memory for the square of the depth, and five times as long when Python sees its events.
+    ijson takes memory for the square of the depth, time for the square of a text's length, and five times as
+    long when Python sees its events.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self._depth = self._in_string = 0
+        self._depth = self._in_string = self._text_bytes = 0
         self._left = b""  # the beginning of an escape
 
     def read(self, size_bytes: int) -> bytes:
@@ -105,6 +111,9 @@ class _Shallow:
             if self._depth > _MOST_NESTED:
                 raise _ArrayBroken(f"it is nested more than {_MOST_NESTED} levels deep")
         self._in_string = (self._in_string + len(pieces) - 1) % 2
+        self._text_bytes = len(pieces[-1]) + (self._text_bytes if len(pieces) == 1 else 0)
+        if self._text_bytes > _MOST_TEXT_MB << 20:
+            raise _ArrayBroken(f"a text in it is longer than {_MOST_TEXT_MB} MB")
         return data
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, TypedDict, get_args
 
@@ -72,8 +72,27 @@ class AgentKeywords(SharedKeywords, total=False):
     memory: MemoryPlugin | None
 
 
+_KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "commands": (
+        lambda given: not isinstance(given, str) and all(isinstance(each, FunctionCommand) for each in given),
+        "a list of functions with @nacre.command",
+    ),
+    "hooks": (lambda given: isinstance(given, Mapping), "a table, hooks={'before_tool': handler}"),
+    "instructions": (lambda given: isinstance(given, str), "a text"),
+    "limits": (lambda given: isinstance(given, UsageLimits), "nacre.UsageLimits(…)"),
+    "memory": (
+        lambda given: hasattr(given, "start") and not isinstance(given, type),
+        "an engine, such as nacre.MemoryPlugin describes",
+    ),
+}
+"""Of keywords that no other check refuses: whether a value will do, and which ones do."""
+
+
 def author_parts(keywords: AgentKeywords) -> AuthorParts:
     """The parts among the keywords of `Agent.open`. Raises `ConfigError` if one cannot be used."""
+    for name, (is_right, kind) in _KINDS.items():
+        if (value := keywords.get(name)) is not None and not is_right(value):
+            raise ConfigError(f"Agent.open({name}={value!r}) cannot be used. Give {kind}.")
     tools, chats = keywords.get("tools", ()), keywords.get("tool_chats")
     return AuthorParts(
         models=author_models(keywords.get("model")),
@@ -95,21 +114,24 @@ def author_models(model: ChatModel | str | Sequence[ChatModel | str] | None) -> 
     """
     if model is None or isinstance(model, str):
         return ()
-    if not isinstance(model, Sequence):
-        return (model,)
-    wrong = [each for each in model if not isinstance(each, str) and not hasattr(each, "stream")]
-    if wrong or not model:
-        what = f"{wrong[0]!r} in it is neither a model nor the name of one" if wrong else "it is empty"
+    given = model if isinstance(model, Sequence) else (model,)
+    wrong = [
+        each
+        for each in given
+        if not isinstance(each, str) and (isinstance(each, type) or not hasattr(each, "stream"))
+    ]
+    if wrong or not given:
+        what = f"{wrong[0]!r} is neither a model nor the name of one" if wrong else "the list is empty"
         raise ConfigError(
-            f"Agent.open(model=[...]) cannot be used: {what}. List models or names: [mine, 'openai/gpt-5']."
+            f"Agent.open(model=...) cannot be used: {what}. Give models or names: [mine, 'openai/gpt-5']."
         )
-    names = [each if isinstance(each, str) else each.name for each in model]
+    names = [each if isinstance(each, str) else each.name for each in given]
     if twice := [name for name in names if names.count(name) > 1]:
         raise ConfigError(
             f"Agent.open(model=[...]) has two models named {twice[0]!r}, and could not tell them apart. "
             "Leave one out, or give one another name, such as ScriptedModel(..., name='test/second')."
         )
-    return tuple(model)
+    return tuple(given)
 
 
 def extended(given: AuthorParts, opening: OpeningAgent) -> tuple[AuthorParts, Commands, tuple[str, ...]]:

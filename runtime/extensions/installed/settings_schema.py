@@ -18,29 +18,44 @@ _MOST_REPEATS = 2
 _REPEATS = re.compile(r"[*+?{]")
 
 
-def settings_problems(config: Mapping[str, Any], schema: Mapping[str, Any], *, key: str) -> tuple[str, ...]:
+def settings_problems(
+    config: object, schema: Mapping[str, Any], *, key: str, what: str = "Its configSchema"
+) -> tuple[str, ...]:
     """The first five problems as sentences; empty if the settings are valid.
 
-    `key` is the location of the settings, such as `plugins.entries.honey.config`. Sentences contain keys and
-    rules but never a value, which may be a secret. A `pattern` that could take long is not matched.
+    `key` is the location of the settings, such as `plugins.entries.honey.config`, and `what` the schema's
+    name. Sentences contain keys and rules but never a value, which may be a secret. A `pattern` that could
+    take long is not matched.
     """
-    # Slow to import, and only needed with extensions.
-    from jsonschema import Draft202012Validator, FormatChecker, SchemaError
-    from jsonschema.validators import validator_for
+    if problem := schema_problem(schema, what=what):
+        return (problem,)
     from referencing.jsonschema import EMPTY_REGISTRY
 
-    kind = validator_for(schema, default=Draft202012Validator)
     try:
-        # Without formats, because checking the format of `pattern` compiles it.
-        kind.check_schema(schema, format_checker=FormatChecker(formats=()))
         # An empty registry, so that a schema that refers to a URL is not fetched.
         validator = bounded(schema, may_match=is_cheap)(schema, registry=EMPTY_REGISTRY)
         errors = list(validator.iter_errors(config))
-    except SchemaError as error:
-        return (f"Its configSchema is not a JSON schema: {error.message}.",)
     except Exception as error:  # noqa: BLE001 - jsonschema may raise anything for a foreign schema
-        return (f"Its configSchema cannot be used: {type(error).__name__}: {error}.",)
+        return (f"{what} cannot be used: {type(error).__name__}: {error}.",)
     return tuple(_sentence(error, key) for error in errors[:5])
+
+
+def schema_problem(schema: Mapping[str, Any], *, what: str) -> str:
+    """Why it is no JSON schema, as a sentence; empty if it is one."""
+    # Slow to import, and only needed with extensions.
+    from jsonschema import Draft202012Validator, FormatChecker, SchemaError
+    from jsonschema.validators import validator_for
+
+    try:
+        # Without formats, because checking the format of `pattern` compiles it.
+        validator_for(schema, default=Draft202012Validator).check_schema(
+            schema, format_checker=FormatChecker(formats=())
+        )
+    except SchemaError as error:
+        return f"{what} is not a JSON schema: {error.message}."
+    except Exception as error:  # noqa: BLE001 - jsonschema may raise anything for a foreign schema
+        return f"{what} cannot be used: {type(error).__name__}: {error}."
+    return ""
 
 
 def is_cheap(pattern: str) -> bool:

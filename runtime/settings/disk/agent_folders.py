@@ -257,8 +257,12 @@ _OWNERS_BITS = 0o700
 
 
 def has_assistant(state_dir: Path) -> bool:
-    """Whether a state folder has more than what any command leaves there."""
-    return state_dir.is_dir() and not {entry.name for entry in state_dir.iterdir()} <= _OF_ANY_COMMAND
+    """Whether a state folder has more than what any command leaves there, such as a search: its index."""
+    if not state_dir.is_dir():
+        return False
+    memory = state_dir / "memory"
+    names = {entry.name for entry in state_dir.iterdir() if entry != memory}
+    return not names <= _OF_ANY_COMMAND or (memory.is_dir() and any(map(Path.is_dir, memory.iterdir())))
 
 
 def keep_private(state_dir: Path, folders: AgentFolders) -> None:

@@ -96,6 +96,7 @@ def test_columns_stay_in_line() -> None:
         ),
         session("agent:main:telegram:group:" + "x" * 90, session_id="bbbbbbbb-1"),
         replace(session("agent:main:gone", session_id="cc"), size_bytes=None, is_current=False),
+        replace(session("agent:main:new", session_id="dd"), size_bytes=None),
     ]
     words = {"3f2a91c4-aaaa": "one\ntwo \x07" + "long " * 40}
 
@@ -109,6 +110,7 @@ def test_columns_stay_in_line() -> None:
     assert "…  bbbbbbbb  1 h ago" in lines[2]
     assert lines[3].startswith("gone, earlier ")
     assert lines[3].endswith("no transcript")
+    assert lines[4].endswith("nothing said yet")
     assert all("\x1b" not in line and "\n" not in line for line in lines)
 
 

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import sqlite3
 import tarfile
 from contextlib import closing
@@ -251,6 +252,19 @@ def test_what_a_killed_restore_left_goes_with_the_next_backup(tmp_path: Path) ->
     assert not left.exists()
 
 
+def test_what_killed_backups_left_is_removed_a_day_later(tmp_path: Path) -> None:
+    """Nightly backups have new names each, so none of them would take the place of another's rest."""
+    run_nacre(tmp_path, "init")
+    rests = [tmp_path / f".nacre-2026030{day}T031500Z.tar.gz.unfinished" for day in (1, 2)]
+    for rest in rests:
+        rest.write_bytes(b"x")
+    os.utime(rests[0], (0, 0))
+
+    assert run_nacre(tmp_path, "backup").returncode == 0
+
+    assert [rest.exists() for rest in rests] == [False, True]
+
+
 def test_a_member_that_claims_three_gibibytes_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     """Whatever the manifest says: the archive has not so many bytes, or the disk has no room."""
     run_nacre(tmp_path, "init")
@@ -316,6 +330,8 @@ def test_an_archive_for_the_holder_of_a_key(tmp_path: Path) -> None:
     run_nacre(tmp_path, "init")
 
     made = run_nacre(tmp_path, "backup", "a.age", "--recipient", str(own.to_public()))
+    (tmp_path / "half.age").write_bytes((tmp_path / "a.age").read_bytes()[:3_000])
+    half = run_nacre(tmp_path, "backup", "--check", "half.age", "--identity", "own.key")
     wrong = run_nacre(tmp_path, "backup", "--check", "a.age", "--identity", "other.key")
     none = run_nacre(tmp_path, "restore", "a.age", "--to", "new")
     right = run_nacre(tmp_path, "restore", "a.age", "--to", "new", "--identity", "own.key")
@@ -330,6 +346,7 @@ def test_an_archive_for_the_holder_of_a_key(tmp_path: Path) -> None:
     assert made.returncode == 0, made.stderr
     assert (tmp_path / "a.age").read_bytes().startswith(b"age-encryption.org/v1")
     assert (wrong.returncode, "cannot be decrypted with other.key" in wrong.stderr) == (1, True)
+    assert (half.returncode, "damaged or cut off" in half.stderr) == (1, True)
     assert (none.returncode, "It is encrypted" in none.stderr) == (1, True)
     assert (right.returncode, (tmp_path / "new/workspace/MEMORY.md").exists()) == (0, True)
     assert (tmp_path / "3/workspace/MEMORY.md").exists()

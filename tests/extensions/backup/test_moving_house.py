@@ -57,6 +57,18 @@ def test_nothing_is_not_backed_up(tmp_path: Path) -> None:
     assert not (tmp_path / "all.tar.gz").exists()
 
 
+def test_a_search_makes_no_assistant(tmp_path: Path) -> None:
+    """On a machine where only a search was tried, a restore asks nothing."""
+    archive, new = _archive(tmp_path / "old"), tmp_path / "new"
+    new.mkdir()
+    run_nacre(new, "search", "boat")
+
+    restored = run_nacre(new, "restore", str(archive))
+
+    assert restored.returncode == 0, restored.stderr
+    assert "Halcyon" in run_nacre(new, "search", "boat").stdout
+
+
 def test_an_assistant_that_is_there_is_kept_aside(tmp_path: Path) -> None:
     """Without a terminal nothing is replaced unasked; with `--yes` the other one is renamed, not deleted."""
     archive, new = _archive(tmp_path / "old"), tmp_path / "new"

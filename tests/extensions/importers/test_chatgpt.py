@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.program import run_here, run_nacre
 from tests.extensions.importers import exports
 from tests.extensions.importers.results import (
@@ -106,15 +108,24 @@ def test_an_export_that_was_saved_again_is_read(tmp_path: Path) -> None:
     assert numbers(told, "sessions") == (3, 3, 0, 0)
 
 
-def test_what_an_archive_that_broke_off_has_comes_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("rest", "problem"),
+    [
+        (b"", "it ends there"),
+        (b'"\xff"', "it is not JSON (invalid bytes in UTF8 string)"),
+        (b'"' + b"x" * (66 << 20), "a text in it is longer than 64 MB"),
+    ],
+    ids=["cut", "broken", "endless"],
+)
+def test_what_an_archive_that_broke_off_has_comes_over(tmp_path: Path, rest: bytes, problem: str) -> None:
     """Conversations before the break are imported, and the rest is told."""
     folder = tmp_path / "export"
     folder.mkdir()
     text = json.dumps(exports.chatgpt_conversations())
-    (folder / "conversations.json").write_text(text[: text.index('"c-3"')])
+    (folder / "conversations.json").write_bytes(text[: text.index('"c-3"')].encode() + rest)
     told = import_report(tmp_path, "chatgpt", folder)
     assert numbers(told, "sessions") == (3, 2, 0, 1)
-    assert any("cannot be read beyond this point" in reason for reason in reasons(told, "sessions"))
+    assert f"the file cannot be read beyond this point: {problem}" in reasons(told, "sessions")
 
 
 def test_what_is_no_archive_is_a_sentence(tmp_path: Path) -> None:

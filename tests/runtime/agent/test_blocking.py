@@ -38,6 +38,13 @@ def threads_of_nacre() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "nacre"]
 
 
+def test_only_open_opens_one(tmp_path: Path) -> None:
+    """What a stranger writes first is answered with what to write."""
+    for options in ({}, {"state_dir": tmp_path}):
+        with pytest.raises(TypeError, match=r"with BlockingAgent\.open"):
+            BlockingAgent(**options)  # type: ignore[call-arg]  # as a script might
+
+
 def test_a_script_asks_and_reads_the_reply(tmp_path: Path) -> None:
     """Two turns, the history, and no thread left behind."""
     with opened(tmp_path, says("Hello."), says("Tuesday.")) as agent:

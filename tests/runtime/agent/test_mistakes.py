@@ -70,6 +70,38 @@ async def test_two_models_with_one_name_are_refused(tmp_path: Path) -> None:
         await Agent.open(state_dir=tmp_path, model=["openai/gpt-5", "openai/gpt-5"], environment={})
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"tools": ["who"]}, "'who' is no tool"),
+        ({"tools": [None]}, "None is no tool"),
+        ({"model": 5}, "5 is neither a model nor the name of one"),
+        ({"model": ScriptedModel}, "is neither a model nor the name of one"),
+        ({"commands": [print]}, r"commands=.*functions with @nacre\.command"),
+        ({"hooks": [print]}, r"hooks=.*\{'before_tool': handler\}"),
+        ({"instructions": ["Be brief."]}, r"instructions=\['Be brief\.'\]"),
+        ({"limits": {"tokens": 5}}, r"limits=.*UsageLimits"),
+        ({"memory": object}, r"memory=.*MemoryPlugin"),
+    ],
+)
+async def test_a_value_of_another_kind_is_named_with_what_to_give(
+    tmp_path: Path, given: dict[str, Any], words: str
+) -> None:
+    """An argument that cannot be used is refused when the agent is opened, and nothing is made."""
+    with pytest.raises(ConfigError, match=words):
+        await Agent.open(state_dir=tmp_path, environment={}, **given)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_what_comes_with_a_message_is_checked_before_it_is_stored(tmp_path: Path) -> None:
+    """A path is no attachment and a number no session; the sentence says what to write."""
+    async with opened(tmp_path, ScriptedModel()) as agent:
+        for wrong in ({"attachments": [tmp_path]}, {"attachments": "cat.png"}, {"session": 5}):
+            with pytest.raises(ConfigError, match=f"{next(iter(wrong))}=.* cannot be used"):
+                await agent.ask("hi", **wrong)  # type: ignore[arg-type]  # as a script might
+        assert await agent.sessions.list() == ()
+
+
 async def test_another_word_for_a_direct_chat_is_refused(tmp_path: Path) -> None:
     """The sentence says what to write; nothing is stored and no model is asked."""
     async with opened(tmp_path, ScriptedModel()) as agent:

@@ -88,5 +88,5 @@ async def test_a_list_of_models_is_asked_in_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize("models", [[], [ScriptedModel(), 7]])
 async def test_a_list_without_models_is_refused(models: list[ChatModel | str], tmp_path: Path) -> None:
     """At once, with what to write."""
-    with pytest.raises(ConfigError, match=r"Agent\.open\(model=\[\.\.\.\]\) cannot be used"):
+    with pytest.raises(ConfigError, match=r"Agent\.open\(model=\.\.\.\) cannot be used"):
         await Agent.open(state_dir=tmp_path, environment=NOBODY, watch=False, model=models)

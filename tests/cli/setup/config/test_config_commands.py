@@ -203,6 +203,24 @@ def test_an_editor_never_breaks_the_settings(tmp_path: Path, file: Path) -> None
     assert stat.S_IMODE(rejected.stat().st_mode) == 0o600
 
 
+@pytest.mark.parametrize("refused", ["", "mkdir {}.rejected"])
+def test_what_was_typed_survives_a_disk_that_refuses(tmp_path: Path, file: Path, refused: str) -> None:
+    """The text is kept beside the file that cannot be written, or if that fails too in a temporary file."""
+    editor, text, temporary = tmp_path / "editor", "session: {dmScope: 'main'}", tmp_path / "temporary"
+    temporary.mkdir()
+    steps = f"rm {file}; mkdir {file}; {refused.format(file)}"
+    editor.write_text(f'#!/bin/sh\n{steps}\nprintf "%s" "{text}" > "$1"\n', encoding="utf-8")
+    editor.chmod(0o700)
+
+    ended = run_nacre(tmp_path, "config", "edit", EDITOR=str(editor), TMPDIR=str(temporary))
+
+    assert ended.returncode == 2
+    kept = next(temporary.glob("nacre-*.json5")) if refused else file.with_name("nacre.json5.rejected")
+    assert kept.read_text(encoding="utf-8") == text
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert str(kept) in "".join(ended.stderr.split("\n"))
+
+
 def test_a_new_file_begins_with_an_example_that_can_be_used(tmp_path: Path) -> None:
     """Everything in it is a comment or empty; the file is its owner's alone."""
     ended = run_nacre(tmp_path, "config", "edit", EDITOR="sh -c 'echo >> \"$0\"'")

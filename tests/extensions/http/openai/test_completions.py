@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -150,6 +151,60 @@ async def test_tools_that_ran_are_told_and_not_asked_of_the_client(tmp_path: Pat
             "stop",
         )
         assert message.reasoning_content.startswith("read")
+
+
+class Harbor(BaseModel):
+    name: str
+    depth_meters: int
+
+
+class Trip(BaseModel):
+    harbors: list[Harbor]
+
+
+async def test_an_answer_has_the_form_that_the_client_asks_for(tmp_path: Path) -> None:
+    """OpenAI's client parses it, also in a stream; the model is told what does not fit and answers again."""
+    wanted = Trip(harbors=[Harbor(name="Horta", depth_meters=9)])
+    async with asked(tmp_path) as (server, client):
+        server.provider.tool_calls(("final_answer", {"answer": {"harbors": [{"name": "Horta"}]}}))
+        server.provider.tool_calls(("final_answer", {"answer": wanted.model_dump()}))
+        parsed = await client.chat.completions.parse(
+            model="main", messages=[words("Plan a trip.")], response_format=Trip
+        )
+        assert parsed.choices[0].message.parsed == wanted
+        assert "depth_meters" in str(server.provider.requests[-1]["messages"][-1])
+
+        server.provider.tool_calls(("final_answer", {"answer": wanted.model_dump()}))
+        response = await client.responses.parse(model="main", input="Plan it.", text_format=Trip)
+        assert response.output_parsed == wanted
+
+        server.provider.tool_calls(("final_answer", {"answer": {"depth": 9}}))
+        stream = await client.chat.completions.create(
+            model="main", messages=[words("As JSON.")], response_format={"type": "json_object"}, stream=True
+        )
+        text = "".join([chunk.choices[0].delta.content or "" async for chunk in stream if chunk.choices])
+        assert json.loads(text) == {"depth": 9}
+
+
+@pytest.mark.parametrize(
+    ("model", "asked_for"),
+    [
+        ("main/plain", {"response_format": {"type": "json_object"}}),
+        ("main", {"response_format": {"type": "xml"}}),
+        ("main", {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "x"}}}}),
+        ("main", {"n": 2}),
+    ],
+)
+async def test_what_an_answer_cannot_be_is_refused(
+    tmp_path: Path, model: str, asked_for: dict[str, Any]
+) -> None:
+    """A client that asks for a form never gets something else."""
+    import openai
+
+    async with asked(tmp_path) as (server, client):
+        with pytest.raises(openai.BadRequestError):
+            await client.chat.completions.create(model=model, messages=[words("Hi.")], **asked_for)
+        assert server.provider.requests == []
 
 
 async def test_the_model_alone_knows_nothing_and_keeps_nothing(tmp_path: Path) -> None:
