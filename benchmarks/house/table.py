@@ -38,7 +38,7 @@ LIMITS = {
     "depth: plain turn": 14,
     "files that one file imports": 65,
     "members that only forward": 15,
-    "lines: everything": 113_177,
+    "lines: everything": 113_178,
     "lines: core": 73_268,
     "imports from the core into extensions": 0,
 }

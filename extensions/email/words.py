@@ -164,7 +164,8 @@ class _Reader(HTMLParser):
 
 def html_text(html: str) -> Page:
     """The visible text of an HTML page; empty for a page with more than `MOST_RULES` style rules."""
-    html = html[:MOST_HTML_CHARS]
+    head, mark, end = html[:MOST_HTML_CHARS].rpartition(">")
+    html = head + mark + end.partition("<")[0]  # the library reads on from each tag that does not end
     rules = list(islice(_rules(html), MOST_RULES + 1))
     if len(rules) > MOST_RULES:
         return Page(text="", hides_text=True)
@@ -296,7 +297,8 @@ def _read_rules(nodes: Sequence[Any]) -> Iterator[_Rule]:
 
 
 def _rule(selector: str, styles: tuple[Style, ...], *, is_important: bool) -> _Rule:
-    last = _COMPOUND.split(selector.strip())[-1].lower().replace("\\", "")
+    known = selector if len(selector) < 500 else "*"  # it takes the square of the length, and may hide words
+    last = _COMPOUND.split(known.strip())[-1].lower().replace("\\", "")
     last = re.sub(r"::?[\w-]+(?:\([^)]*\))?", "", last)
     names = re.findall(r"[.#][\w-]+|\[[\w-]+", last)
     tag = re.match(r"[a-z][a-z0-9]*", last)
@@ -375,7 +377,7 @@ def _difference(one: Color, other: Color) -> float:
 MOST_QUOTED_CHARS = 50_000
 MOST_DEPTH = 3
 """How deeply messages attached to attached messages are read."""
-MOST_ATTACHED = 20
+MOST_ATTACHED, MOST_MARK_CHARS = 20, 300
 MOST_INTRODUCTION_LINES = 3
 """How many lines the introduction of a quotation may have: `On Monday, somebody <…> wrote:`."""
 
@@ -451,7 +453,8 @@ def split(text: str, *, is_forward: bool = False, keeps_end: bool = False) -> Wo
     replaces a quotation between own words.
     """
     lines = text.replace("\r\n", "\n").split("\n")
-    start, is_marked_forward = _passed_on(lines)
+    # no mark is longer, and the expressions take the square of the length
+    start, is_marked_forward = _passed_on([line[:MOST_MARK_CHARS] for line in lines])
     own, below = _without_signature(lines[:start]), lines[start:]
     said, quoted = _between(own, keeps_end=keeps_end)
     is_kept = is_forward or is_marked_forward or keeps_end or not said

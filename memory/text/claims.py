@@ -81,7 +81,7 @@ _HAS_ONE = re.compile(
     "favou?r|liebling|prefer|colou?r|farbe|couleur|status|diet|password|size|name|job|birth"
 )
 """In the name of a thing that has one value, also if this is an adjective."""
-_BEHIND = re.compile(r"(?:\s*\((?:\d{4}-\d\d-\d\d|(?:memory|bank)/)[^()]*\))+(?:\s*\^\w+)?\s*$")
+_BEHIND = re.compile(r"(?<!\s)(?:\s*\((?:\d{4}-\d\d-\d\d|(?:memory|bank)/)[^()]*\))+(?:\s*\^\w+)?\s*$")
 """The day and source behind a fact, and the places behind a curated line."""
 
 
@@ -245,7 +245,7 @@ def labelled_rows(lines: Sequence[str]) -> Mapping[int, str]:
 
 def bare_words(line: str) -> str:
     """The folded words of a line in order, without the day and source or the places behind it."""
-    return " ".join(_TOKEN.findall(fold(_BEHIND.sub("", line))))
+    return " ".join(_TOKEN.findall(fold(_BEHIND.sub("", line[: 12 * _MOST_CHARS]))))
 
 
 @lru_cache(maxsize=1024)  # the same lines are hits of many questions
@@ -254,7 +254,7 @@ def addresses(line: str, subject: str = "") -> tuple[Address, ...]:
 
     `subject` is what the lines of its section or page are about.
     """
-    bare, found = _BEHIND.sub("", line), list[Address]()
+    bare, found = _BEHIND.sub("", line[: 12 * _MOST_CHARS]), list[Address]()
     claim, has_label = Claim(bare), ": " in bare or "\uff1a" in bare
     is_note = claim.is_statement and not _SESSION_HEAD.match(bare)
     for thing, value in claim.values.items() if is_note else ():

@@ -22,8 +22,9 @@ from nacre.extensions.http.page.access import HEADERS
 from nacre.record import Record
 
 _ALLOWED = ("http://", "https://", "mailto:")
-_MOST_COLORED_CHARS = 20_000
-"""Longer code is shown in one color, because a lexer may take long on hostile text."""
+_MOST_MARKDOWN_CHARS = 100_000
+_MOST_COLORED_CHARS, _MOST_COLORED_IN_ALL = 2_000, 10_000
+"""Longer code, and more code of one text, has one color: lexers take long on hostile text."""
 STATIC = Path(__file__).parent / "static"
 
 
@@ -76,9 +77,12 @@ def safe_html(text: str, *, marks: Mapping[int, LineMark] | None = None, words: 
     """The HTML of a Markdown text from an untrusted source.
 
     HTML in the text is escaped, links lead to the web or to mail only, and a picture becomes a link, so that
-    reading a text sends no request. `marks` are added to lines, counted from 0; `words` are highlighted.
+    reading a text sends no request. A text that would take seconds is shown as it is. `marks` are added to
+    lines, counted from 0; `words` are highlighted.
     """
-    html: str = _parser().render(text, {"marks": marks or {}, "words": tuple(words)})
+    if len(text) > _MOST_MARKDOWN_CHARS:
+        return f'<pre tabindex="0">{highlighted(text, words)}</pre>'
+    html: str = _parser().render(text, {"marks": marks or {}, "words": tuple(words), "colored": 0})
     return html
 
 
@@ -108,8 +112,8 @@ def _parser() -> MarkdownIt:
         "code_block": _code,
         "th_open": _cell_open,
         "td_open": _cell_open,
-        "table_open": _table_open,
-        "table_close": _table_close,
+        "table_open": lambda *_given: '<div class="table" tabindex="0"><table>',
+        "table_close": lambda *_given: "</table></div>",
         "task": _task,
         "line_mark": _line_mark,
     }
@@ -188,19 +192,21 @@ def _task(_renderer: RendererHTML, tokens: Sequence[Token], at: int, _options: A
     return f'<span class="task {state}" role="img" aria-label="{state}"></span>'
 
 
-def _code(_renderer: RendererHTML, tokens: Sequence[Token], at: int, _options: Any, _env: Any) -> str:
-    language = (tokens[at].info.split() or [""])[0]
+def _code(_renderer: RendererHTML, tokens: Sequence[Token], at: int, _options: Any, env: Any) -> str:
+    language, code = (tokens[at].info.split() or [""])[0], tokens[at].content
+    shown = escape(code)
+    if language and len(code) <= _MOST_COLORED_CHARS and env["colored"] < _MOST_COLORED_IN_ALL:
+        env["colored"] += len(code)
+        shown = _colored(code, language)
     return (
         f'<div class="code"><div class="code-head"><span>{escape(language[:40])}</span>'
         '<button type="button" class="copy" data-copy>Copy</button></div>'
-        f'<pre tabindex="0"><code>{_colored(tokens[at].content, language)}</code></pre></div>'
+        f'<pre tabindex="0"><code>{shown}</code></pre></div>'
     )
 
 
 @lru_cache(maxsize=512)
 def _colored(code: str, language: str) -> str:
-    if not language or len(code) > _MOST_COLORED_CHARS:
-        return escape(code)
     from pygments import highlight
     from pygments.formatters.html import HtmlFormatter
     from pygments.lexers import get_lexer_by_name
@@ -217,14 +223,6 @@ def _link_open(renderer: RendererHTML, tokens: Sequence[Token], at: int, options
     tokens[at].attrSet("rel", "noopener noreferrer nofollow")
     tokens[at].attrSet("target", "_blank")
     return renderer.renderToken(tokens, at, options, _env)
-
-
-def _table_open(*_given: Any) -> str:
-    return '<div class="table" tabindex="0"><table>'
-
-
-def _table_close(*_given: Any) -> str:
-    return "</table></div>"
 
 
 def _cell_open(renderer: RendererHTML, tokens: Sequence[Token], at: int, options: Any, _env: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import tomllib
 from pathlib import Path
 
@@ -22,6 +23,14 @@ def test_what_else_is_true_of_a_thing_replaces_nothing() -> None:
     wrong = [pair for pair in PAIRS["different"] if _replaces(*pair)]
 
     assert len(wrong) <= len(PAIRS["different"]) / 100, wrong
+
+
+@pytest.mark.parametrize("unit", [" ", "(2026-01-01) "])
+def test_a_long_line_holds_nobody_up(unit: str) -> None:
+    """A message may hold a line of a million characters, and "remember" writes it down."""
+    started = time.process_time()
+    assert not addresses(f"The boat is {unit * (1_000_000 // len(unit))} red")
+    assert time.process_time() - started < 2
 
 
 def test_corrections_are_recognized() -> None:

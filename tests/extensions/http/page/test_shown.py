@@ -83,6 +83,19 @@ def test_code_has_colors_and_a_button_that_copies_it() -> None:
     assert "a &lt; b" in unknown
 
 
+def test_code_that_is_long_or_many_has_one_color() -> None:
+    """Lexers take a time that grows with the square of hostile code, while nobody else is served."""
+    block = "```java\nint " + "a " * 400 + "\n```\n"
+
+    assert 'class="c-' not in safe_html("```java\nint " + "a " * 1_000 + "\n```")
+    assert safe_html(block * 50).count('<span class="c-kt">int</span>') == 13
+
+
+def test_a_text_without_end_is_shown_as_it_is() -> None:
+    """Nobody else is served while a page is made; the parser needs seconds for some hundred kilobytes."""
+    assert safe_html("#<b>" * 50_000, words=("b",)).startswith('<pre tabindex="0">#&lt;<mark>b</mark>&gt;#')
+
+
 def test_a_task_list_has_boxes() -> None:
     """Also nested ones; brackets elsewhere stay as they are written."""
     shown = safe_html("- [x] Order *sugar*\n- [ ] Feed\n  - [ ] warm\n\nAn [ ] elsewhere")
