@@ -35,10 +35,11 @@ from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.hooks.hooks import around_delivery
 from nacre.runtime.ledger.file_ledger import ledger_file
 from nacre.runtime.ledger.ledger import Ledger, LedgerPlace, SharedLedgerPlace
-from nacre.runtime.ledger.records import Along, BridgeStatus, OutboundPart, Received, sendable
+from nacre.runtime.ledger.records import Along, BridgeStatus, OutboundPart, Received
 from nacre.runtime.ledger.tables import LedgerTables
 from nacre.runtime.settings.config import USER_PREFIX
 from nacre.sessions.contracts.errors import SessionError
+from nacre.sessions.contracts.messages import sendable
 
 log = logging.getLogger(__name__)
 

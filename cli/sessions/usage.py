@@ -77,9 +77,8 @@ def _table(by: str, rows: list[UsageRow]) -> list[str]:
     cells = [(by.upper(), *_HEADING)]
     for row in rows:
         usage = row.usage
-        cached = usage.cache_read_tokens
-        prompt = usage.input_tokens + usage.cache_write_tokens + cached
-        numbers = (f"{prompt:,}", f"{cached:,}", f"{usage.output_tokens:,}", _cost(row))
+        read, cached, written = usage.prompt_tokens, usage.cache_read_tokens, usage.output_tokens
+        numbers = (f"{read:,}", f"{cached:,}", f"{written:,}", _cost(row))
         cells.append((one_line(row.name), f"{row.calls:,}", *numbers))
     return aligned(cells, has_numbers=True)
 

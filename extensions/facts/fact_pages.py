@@ -47,6 +47,7 @@ from nacre.memory.contracts.facts import (
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES
 from nacre.memory.contracts.records import Day
 from nacre.memory.contracts.workspace import FileBusy, Workspace
+from nacre.memory.text.chunker import storable
 from nacre.memory.text.days.day_limits import day_limits
 
 if TYPE_CHECKING:
@@ -372,10 +373,9 @@ def checked_note(text: str) -> str:
     Raises:
         FactRefused: the text is empty or too long.
     """
-    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd").strip()
+    text = storable(text.replace("\r\n", "\n").replace("\r", "\n")).strip()
     if not text or len(text) > MAX_NOTE_CHARS:
         raise FactRefused(f"A note has 1 to {MAX_NOTE_CHARS} characters, and this text has {len(text)}.")
-    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return "\n".join(line.rstrip() for line in text.split("\n"))
 
 

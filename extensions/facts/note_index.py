@@ -148,7 +148,7 @@ def _chunks(state: FileState, data: bytes, sizes: ChunkSizes) -> Iterator[Chunk]
     for note in Page(data, identity="", zone=None).notes():
         if note.number is None or note.tail is None:
             continue
-        lines = storable(note.text.encode("utf-8", "replace").decode()).split("\n")
+        lines = storable(note.text).split("\n")
         document = Document(source="memory", path=state.path, lines=lines, day=note.tail.at.date())
         for chunk in chunk_document(document, sizes):
             yield replace(

@@ -35,6 +35,7 @@ from typing import Literal, NoReturn, TypeAlias
 from nacre.memory.contracts.errors import FactRefused
 from nacre.memory.contracts.facts import JsonValue
 from nacre.record import Record
+from nacre.sessions.contracts.messages import sendable
 
 SectionName: TypeAlias = Literal["Facts", "History", "Notes"]
 SECTIONS: tuple[SectionName, ...] = ("Facts", "History", "Notes")
@@ -324,8 +325,7 @@ def checked_value(value: object) -> JsonValue:
 
 def checked_source(source: str) -> str:
     """A source as one line without parentheses of its own."""
-    text = " ".join(source.replace("(", "[").replace(")", "]").split())[:MAX_SOURCE_CHARS].strip()
-    return text if _is_text(text) else text.encode("utf-8", "replace").decode("utf-8")
+    return sendable(" ".join(source.replace("(", "[").replace(")", "]").split())[:MAX_SOURCE_CHARS].strip())
 
 
 def value_text(value: JsonValue) -> str:

@@ -35,9 +35,9 @@ from nacre.runtime.ledger.records import (
     chat_of,
     inbound_to_json,
     is_owner_chat,
-    sendable,
 )
 from nacre.runtime.ledger.tables import LedgerRows, LedgerStatements, PeopleRows, Run
+from nacre.sessions.contracts.messages import sendable
 
 if TYPE_CHECKING:
     from nacre.extensions.postgres.server.connections import Connection

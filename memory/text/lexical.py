@@ -325,12 +325,8 @@ def words_of(name: str) -> tuple[str, ...]:
 
 
 def _name_atoms(identifier: str) -> Iterator[Atom]:
-    if identifier.startswith("#"):
-        yield Atom(WHOLE + identifier[1:], "parts")
-        return
-    if HEX.fullmatch(identifier):
-        yield Atom(identifier, prefix=True)
-        yield from (Atom(identifier[:cut]) for cut in (7, 8, 10, 12) if cut < len(identifier))
+    if identifier.startswith("#") or HEX.fullmatch(identifier):
+        yield from whole_atoms(identifier)
         return
     if len(_WORD.findall(identifier.replace("_", " "))) > 1:
         yield Atom(identifier)

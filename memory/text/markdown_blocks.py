@@ -50,7 +50,7 @@ class Headings(Record):
         for line, other in zip(self.lines[at:], self.paths[at:], strict=True):
             if line > last:
                 break
-            path = _common_prefix(path, other)
+            path = common_prefix(path, other)
         return path
 
 
@@ -169,7 +169,7 @@ def _heading_paths(marks: Sequence[tuple[int, int, str]]) -> Headings:
     return Headings(lines=tuple(number for number, _, _ in marks), paths=tuple(paths))
 
 
-def _common_prefix(left: tuple[str, ...], right: tuple[str, ...]) -> tuple[str, ...]:
+def common_prefix(left: tuple[str, ...], right: tuple[str, ...]) -> tuple[str, ...]:
     same = 0
     for one, other in zip(left, right, strict=False):
         if one != other:

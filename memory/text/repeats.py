@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from nacre.memory.contracts.workspace import Appended
-from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM, is_retain
+from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM, common_prefix, is_retain
 
 
 class _Part(NamedTuple):
@@ -124,7 +124,7 @@ def _joined(parts: list[_Part], open_path: tuple[str, ...]) -> str:
     for part in parts:
         wanted = _under(open_path, *part.path) if part.path else open_path
         if wanted != open_path or (part.path and not part.text):
-            same = _common_length(wanted, open_path)
+            same = len(common_prefix(wanted, open_path))
             text += ("\n\n" if text else "") + "\n".join(wanted[min(same, len(wanted) - 1) :])
             open_path, previous = wanted, None
         if part.text:
@@ -139,11 +139,6 @@ def _under(path: tuple[str, ...], *headings: str) -> tuple[str, ...]:
     for heading in headings:
         path = (*(above for above in path if _level(above) < _level(heading)), heading)
     return path
-
-
-def _common_length(left: tuple[str, ...], right: tuple[str, ...]) -> int:
-    pairs = enumerate(zip(left, right, strict=False))
-    return next((at for at, (one, other) in pairs if one != other), min(len(left), len(right)))
 
 
 def _level(heading: str) -> int:

@@ -336,10 +336,9 @@ def context_lines(view: ContextView) -> list[str]:
     ]
     usage = view.last_usage
     if usage is not None:
-        prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         lines.append(
-            f"last reply: {short_count(usage.cache_read_tokens)} of {short_count(prompt)} tokens "
-            "came from the provider's cache"
+            f"last reply: {short_count(usage.cache_read_tokens)} of {short_count(usage.prompt_tokens)} "
+            "tokens came from the provider's cache"
         )
     return lines
 

@@ -60,8 +60,8 @@ def _cache(session: SessionStatus) -> list[str]:
     usage = session.last_usage
     if usage is None:
         return []
-    sent_tokens = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-    read_tokens, percent = usage.cache_read_tokens, round(100 * usage.cache_read_tokens / max(sent_tokens, 1))
+    sent_tokens, read_tokens = usage.prompt_tokens, usage.cache_read_tokens
+    percent = round(100 * read_tokens / max(sent_tokens, 1))
     return [
         f"♻️ Prompt cache: {short_count(read_tokens)} of {short_count(sent_tokens)} tokens ({percent}%) "
         "of the last request were read from it"

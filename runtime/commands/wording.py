@@ -50,10 +50,9 @@ def money(usd: float) -> str:
 def usage_text(usage: Usage, *, is_priced: bool) -> str:
     """Tokens and cost of model calls: `3.4k in (2.1k cached), 80 out, $0.0012`."""
     cached = usage.cache_read_tokens
-    read = usage.input_tokens + usage.cache_write_tokens + cached
     kept = f" ({short_count(cached)} cached)" if cached else ""
     cost = money(usage.cost_usd) if is_priced or usage.cost_usd > 0 else "no price known"
-    return f"{short_count(read)} in{kept}, {short_count(usage.output_tokens)} out, {cost}"
+    return f"{short_count(usage.prompt_tokens)} in{kept}, {short_count(usage.output_tokens)} out, {cost}"
 
 
 def short_age(age: timedelta) -> str:

@@ -34,9 +34,9 @@ from nacre.runtime.ledger.records import (
     inbound_to_json,
     is_owner_chat,
     part_from_row,
-    sendable,
 )
 from nacre.runtime.ledger.tables import LedgerRows, LedgerStatements, LedgerTables, Run, write_along
+from nacre.sessions.contracts.messages import sendable
 
 FORGETS_EVERY = 32
 """After one turn in so many, the messages of its chat are counted, and the oldest forgotten."""

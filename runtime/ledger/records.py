@@ -238,11 +238,6 @@ def part_from_row(row: PartRow, ledger_id: str) -> OutboundPart:
     )
 
 
-def sendable(text: str) -> str:
-    """The text without lone surrogates, which can be neither stored nor sent."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
 def chat_of(place: Place | Inbound) -> tuple[str, str, str]:
     return place.channel, place.account, place.chat_id
 

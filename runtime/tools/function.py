@@ -22,7 +22,7 @@ from nacre.runtime.contracts.inbound import Attachment
 from nacre.runtime.contracts.policy import Audience, ChatPolicy
 from nacre.runtime.tools.session_sources import SessionSources
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, ToolOutput, on_its_own_thread
-from nacre.sessions.contracts.messages import Image
+from nacre.sessions.contracts.messages import Image, sendable
 from nacre.sessions.index.record import Origin
 
 ContextT_co = TypeVar("ContextT_co", covariant=True, default=Any)
@@ -325,7 +325,7 @@ def _text(result: object) -> str:
     if result is None:
         return "Done."
     if isinstance(result, str):
-        return result.encode("utf-8", "replace").decode("utf-8")
+        return sendable(result)
     any_value = TypeAdapter(Any, config=ConfigDict(ser_json_inf_nan="constants"))
     try:
         plain = any_value.dump_python(result, mode="json", fallback=str)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import codecs
 import logging
 import struct
 import sys
@@ -16,6 +15,7 @@ from collections.abc import Collection, Sequence
 from importlib.util import find_spec
 from pathlib import PurePath
 
+from nacre.memory.contracts.notes import encoding_of_note, text_of_note
 from nacre.prompts import quoted as quoted_lines, render
 from nacre.record import Record
 from nacre.runtime.contracts.errors import ModelError, ModelTimedOut
@@ -29,6 +29,7 @@ from nacre.sessions.contracts.messages import (
     Text,
     UserMessage,
     message_text,
+    sendable,
 )
 from nacre.sessions.entries.entries import Entry
 
@@ -160,7 +161,7 @@ def inbound_message(
     would refuse is not included, because it would be refused in every later turn.
     """
     pairs = list(zip(attachments, texts, strict=True))
-    blocks = [Text(text=clean)] if (clean := _sendable(text)) else []
+    blocks = [Text(text=clean)] if (clean := sendable(text)) else []
     blocks += [_quoted_text(each) for each in quoted]
     blocks += [each for file, read in pairs if (each := _file_text(file, read)) is not None]
     images = [
@@ -184,7 +185,7 @@ def _quoted_text(quote: Quoted) -> Text:
     """Words of others with `> ` before each line, so that nothing in them looks like their end."""
     author = _author(quote.said_by)
     what = _KINDS[quote.kind]
-    words = quoted_lines(_sendable(quote.text))
+    words = quoted_lines(sendable(quote.text))
     where = f"{quote.label} " if quote.label else ""
     return Text(text=render("session/quoted", name=f"{where}{what} by {author}", text=words), said_by=author)
 
@@ -203,12 +204,8 @@ def _file_text(file: Attachment, read: FileText) -> Text | None:
 
 def _author(name: str) -> str:
     """A name on one line; never the name that marks a file's words."""
-    found = " ".join(_sendable(name).split())[:MOST_NAME_CHARS]
+    found = " ".join(sendable(name).split())[:MOST_NAME_CHARS]
     return found if found and found != ATTACHMENT else SOMEBODY
-
-
-def _sendable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _named(file: Attachment, read: FileText) -> str:
@@ -221,7 +218,7 @@ def _named(file: Attachment, read: FileText) -> str:
     cut = "; the rest is left out" if read.is_cut else ""
     what = "this is what a model heard in the recording" if read.is_transcript else "this is its text"
     head = f"[{name}, {len(file.data)} bytes; {what}{cut}:]"
-    return f"{head}\n{_sendable(read.text)}\n[end of {file.name!r}]"
+    return f"{head}\n{sendable(read.text)}\n[end of {file.name!r}]"
 
 
 def _is_shown(file: Attachment, read: FileText) -> bool:
@@ -264,9 +261,10 @@ async def file_text(file: Attachment, *, takes_images: bool, voice_notes: VoiceN
         return await _pdf_text(file.data)
     if not _is_text(file):
         return FileText()
-    text = _decoded(file.data[: MAX_FILE_CHARS * _WORST_CHAR_BYTES])
-    if text is None:
+    data = file.data[: MAX_FILE_CHARS * _WORST_CHAR_BYTES]
+    if b"\0" in data and encoding_of_note(data) == "utf-8":
         return FileText(problem="it is not text, although it is called so")
+    text = text_of_note(data)
     return FileText(text=text[:MAX_FILE_CHARS], is_cut=len(text) > MAX_FILE_CHARS)
 
 
@@ -278,18 +276,6 @@ def _is_text(file: Attachment) -> bool:
     kind, _, rest = file.mime_type.lower().partition(";")[0].partition("/")
     is_named = PurePath(file.name).suffix.lower() in _TEXT_NAMES
     return kind == "text" or (kind == "application" and rest.rpartition("+")[2] in _TEXT_TYPES) or is_named
-
-
-def _decoded(data: bytes) -> str | None:
-    """The decoded text, or `None` for binary bytes. The end of the last character may be missing."""
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return data.decode("utf-16", "ignore")
-    if b"\0" in data:
-        return None
-    try:
-        return codecs.getincrementaldecoder("utf-8-sig")().decode(data)
-    except UnicodeDecodeError:
-        return data.decode("cp1252", "replace")  # what is left are old files of western languages
 
 
 async def _pdf_text(data: bytes) -> FileText:

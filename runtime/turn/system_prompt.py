@@ -45,7 +45,7 @@ from nacre.runtime.settings.sections.skills import SkillsSettings
 from nacre.runtime.tools.function import ToolChat
 from nacre.runtime.tools.toolbox import CHARS_PER_TOKEN, on_its_own_thread
 from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart
-from nacre.sessions.contracts.messages import AssistantMessage
+from nacre.sessions.contracts.messages import AssistantMessage, sendable
 from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
 from nacre.sessions.view.sent_view import MOST_QUICK_CHARS
 from nacre.sessions.view.transcript import RECALL_TYPE
@@ -491,7 +491,7 @@ async def _given(function: PromptFunction, chat: ToolChat) -> object:
 
 
 def _fitting(part: PromptPart, text: str) -> str:
-    text = text.encode("utf-8", "replace").decode("utf-8")
+    text = sendable(text)
     if len(text) <= PART_CHARS:
         return text
     log.warning("the prompt part %s gave %d characters and was cut", part.name, len(text))

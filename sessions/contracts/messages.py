@@ -28,9 +28,14 @@ class Usage:
     cost_usd: float = 0.0
 
     @property
+    def prompt_tokens(self) -> int:
+        """Tokens that were sent, cached or not."""
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+    @property
     def context_tokens(self) -> int:
-        """Tokens in the context window when the call ended: the prompt, cached or not, and the answer."""
-        return self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
+        """Tokens in the context window when the call ended: the prompt and the answer."""
+        return self.prompt_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
         """The sum of both calls. A sum says what was paid for, not how full the window is."""
@@ -375,6 +380,18 @@ def _one_line(text: str) -> str:
         character for character in visible if character.isprintable() and character not in '[]［］"“”„«»＂'
     )
     return " ".join("".join(kept).split())[:MOST_SPEAKER_CHARS].strip()
+
+
+def sendable(text: str) -> str:
+    """`text` as valid UTF-8: surrogates are joined if they form a pair, and replaced otherwise.
+
+    File names and broken tools produce other text, which can be neither stored nor sent.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def user_message(text: str, *, timestamp_ms: int) -> UserMessage:

@@ -161,11 +161,10 @@ def final_answer(event: Event) -> tuple[str, Usage | None] | None:
 def usage_json(usage: Usage | None) -> dict[str, Any]:
     """Token counts; as in OpenAI's API, prompt tokens include cached ones."""
     counted = usage or Usage()
-    prompt_tokens = counted.input_tokens + counted.cache_read_tokens + counted.cache_write_tokens
     return {
-        "prompt_tokens": prompt_tokens,
+        "prompt_tokens": counted.prompt_tokens,
         "completion_tokens": counted.output_tokens,
-        "total_tokens": prompt_tokens + counted.output_tokens,
+        "total_tokens": counted.context_tokens,
         "prompt_tokens_details": {"cached_tokens": counted.cache_read_tokens},
     }
 

@@ -28,6 +28,7 @@ from nacre.sessions.contracts.messages import (
     ToolResultMessage,
     UserMessage,
     message_text,
+    sendable,
     user_message,
 )
 
@@ -249,18 +250,6 @@ def provider_call_id(call_id: str, *, family: Family) -> str:
     if call_id and len(call_id) <= _MAX_ID_CHARS and not _UNSAFE_IN_ID.search(call_id):
         return call_id
     return f"{_UNSAFE_IN_ID.sub('_', call_id)[: _MAX_ID_CHARS - 13]}_{_digest(call_id, chars=12)}"
-
-
-def sendable(text: str) -> str:
-    """`text` as valid UTF-8: surrogates are joined if they form a pair, and replaced otherwise.
-
-    File names and broken tools produce such text; without this no request of the session could be sent.
-    """
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 def _digest(text: str, *, chars: int) -> str:

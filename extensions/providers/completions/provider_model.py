@@ -378,11 +378,10 @@ class KnownModel:
         window_tokens = max(self._configured_window_tokens or 0, real_tokens)
         if usage is None or not window_tokens:
             return usage
-        prompt_tokens = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-        if prompt_tokens > window_tokens:
+        if usage.prompt_tokens > window_tokens:
             raise ContextOverflow(
-                f"The model {self.name!r} was sent {prompt_tokens} tokens, more than its context window of "
-                f"{window_tokens}, so it saw only a part. The conversation has to be compacted."
+                f"The model {self.name!r} was sent {usage.prompt_tokens} tokens, more than its context "
+                f"window of {window_tokens}, so it saw only a part. The conversation has to be compacted."
             )
         return usage
 

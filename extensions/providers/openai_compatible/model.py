@@ -30,7 +30,6 @@ from nacre.extensions.providers.completions.messages import (
     outgoing,
     parameter_fields,
     provider_family,
-    sendable,
     system_messages,
     takes_cache_marks,
     tool_definition,
@@ -45,7 +44,7 @@ from nacre.record import Record
 from nacre.runtime.contracts.errors import BadModelReply, ModelAuthError, ModelError
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt, ToolSpec
 from nacre.runtime.settings.sections.models import SERVED_MODEL
-from nacre.sessions.contracts.messages import AssistantMessage, Message
+from nacre.sessions.contracts.messages import AssistantMessage, Message, sendable
 
 if TYPE_CHECKING:
     import httpx
