@@ -303,15 +303,21 @@ def built_in_commands() -> Mapping[str, TerminalCommand]:
 
 
 def extension_command(context: click.Context, name: str) -> click.Command | None:
-    """The command of this name that an extension adds, or None.
+    """The command of this name that an extension adds, or the group of those behind this name, or None.
 
     Third parties are looked at only if no built-in extension has the command, and only if they are on.
 
     Raises:
         click.ClickException: the command could not be imported.
     """
-    found = built_in_commands().get(name) or _of(_chosen(context)).get(name)
-    return None if found is None else _loaded(name, found)
+    if (found := built_in_commands().get(name)) is not None:
+        return _loaded(name, found)
+    others = _of(_chosen(context))
+    if name in others:
+        return _loaded(name, others[name])
+    behind = {full: each for full, each in others.items() if full.rpartition(" ")[0] == name}
+    loaded = {full.rpartition(" ")[2]: _loaded(full, each) for full, each in behind.items()}
+    return click.Group(name, commands=loaded, help=f"Commands of {name}.") if loaded else None
 
 
 def _of(manifests: Iterable[Manifest]) -> dict[str, TerminalCommand]:
@@ -326,14 +332,19 @@ def _chosen(context: click.Context) -> Iterable[Manifest]:
     except ConfigError:
         return []
     plugins, driver = config.settings.plugins, config.folders.storage.driver
-    if not named(plugins) and config.is_in_files:
+    channels = config.settings.channels
+    if not (named(plugins) or channels) and config.is_in_files:
         return []
     return [
         item.manifest
         for item in installed_extensions()
         if item.manifest is not None
         and not item.problem
-        and chosen(item.id, item.manifest.kind, plugins, driver=driver).is_on
+        and (
+            item.id in channels
+            if item.manifest.kind == "channel"
+            else chosen(item.id, item.manifest.kind, plugins, driver=driver).is_on
+        )
     ]
 
 

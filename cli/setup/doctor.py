@@ -23,7 +23,7 @@ from nacre.cli.screen.json_text import print_json
 from nacre.closing import using
 from nacre.installation import install_command
 from nacre.memory.contracts.errors import MemoryIndexError
-from nacre.memory.contracts.notes import is_unicode
+from nacre.memory.contracts.notes import is_torn, is_unicode
 from nacre.memory.files.sources.secrets import without_secrets
 from nacre.record import Record
 from nacre.runtime.commands.wording import counted
@@ -311,14 +311,14 @@ async def _index(invocation: Invocation, now: Clock) -> Finding:
             "Use the newer Nacre, or move the file away: it is built again from the notes.",
         )
     if gone := [Path(each) for each in facts.paths if not (config.workspace / each).exists()]:
-        return Finding.problem(
-            "index",
-            f"it holds notes that are not there any more: {shown_paths(invocation, gone)}",
-            "`nacre memory index` or `nacre doctor --fix` brings it in line.",
-            repair=bring_in_line,
-        )
-    notes = (config.workspace / each for each in facts.paths)
-    if odd := [note for note in notes if not is_unicode(note.read_bytes())]:
+        text = f"it holds notes that are not there any more: {shown_paths(invocation, gone)}"
+        advice = "`nacre memory index` or `nacre doctor --fix` brings it in line."
+        return Finding.problem("index", text, advice, repair=bring_in_line)
+    read = {note: note.read_bytes() for each in facts.paths if (note := config.workspace / each)}
+    if torn := [note for note, data in read.items() if is_torn(note.name, data)]:
+        text = f"notes with two versions that a program could not merge: {shown_paths(invocation, torn)}"
+        return Finding.note("index", text, "Both are found. Keep one: edit the note, or delete the copy.")
+    if odd := [note for note, data in read.items() if not is_unicode(data)]:
         text = f"notes that are not UTF-8, and are read as Windows-1252: {shown_paths(invocation, odd)}"
         advice = "If words are wrong then, save them as UTF-8: `iconv -f ENCODING -t UTF-8 NOTE`."
         return Finding.note("index", text, advice)

@@ -469,6 +469,8 @@ def backup(
         )
     except (BackupRefused, KeyUnusable) as error:
         raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"{archive} was not written: {error}.") from error
     return _report(invocation, manifest, archive, "was written", as_json)
 
 

@@ -76,7 +76,9 @@ def _without_value(value: Any, target: Target) -> Any:
         return [_without_value(each, target) for each in value]
     if not isinstance(value, dict):
         return value
-    new = {name: each if name in _STRUCTURE else _without_value(each, target) for name, each in value.items()}
+    # The name of a session is its title, and not that of a tool.
+    kept = _STRUCTURE - {"name"} if value.get("type") == "session_info" else _STRUCTURE
+    new = {name: each if name in kept else _without_value(each, target) for name, each in value.items()}
     if new != value:  # a provider's signature no longer fits the changed words
         new = {name: each for name, each in new.items() if not name.endswith("Signature")}
     return new

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import fnmatch
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
@@ -29,6 +30,7 @@ IGNORED_FOLDERS = frozenset(
     | {".obsidian", ".trash"}
 )
 _ANY_FOLDERS = "**"
+_CONFLICT_COPY = re.compile(r"\.sync-conflict-\d|conflicted copy|\(case conflict", re.IGNORECASE)
 
 
 def encoding_of_note(data: bytes) -> str:
@@ -41,6 +43,11 @@ def is_unicode(data: bytes) -> bool:
     with suppress(UnicodeDecodeError):
         return data.decode(encoding_of_note(data)) is not None
     return False
+
+
+def is_torn(name: str, data: bytes) -> bool:
+    """Whether a note is a copy that Syncthing or Dropbox made of a conflict, or has the marks of git's."""
+    return bool(_CONFLICT_COPY.search(name)) or (b"<<<<<<< " in data and b"\n>>>>>>> " in data)
 
 
 def text_of_note(data: bytes) -> str:

@@ -407,4 +407,6 @@ def _message_of(error: BaseException) -> str:
     """The message of the first exception that is not a group."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
+    if isinstance(error, FileNotFoundError) and error.filename:
+        return f"there is no program or folder {str(error.filename)!r} on this machine"
     return f"{type(error).__name__}: {str(error)[:300]}" if str(error) else type(error).__name__

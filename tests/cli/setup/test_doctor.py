@@ -192,6 +192,25 @@ def test_notes_of_an_unknown_encoding_are_named(tmp_path: Path) -> None:
     assert "wide.md" not in found["index"][0]["text"]
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("trip.sync-conflict-20261130-101010-ABCDEFG.md", "To Horta."),
+        ("trip (Ann's conflicted copy 2026-11-30).md", "To Horta."),
+        ("trip.md", "<<<<<<< HEAD\nTo Horta.\n=======\nTo Faial.\n>>>>>>> laptop\n"),
+    ],
+)
+def test_two_versions_of_a_note_are_told(tmp_path: Path, name: str, text: str) -> None:
+    """What Syncthing, Dropbox and git leave of a conflict would both be found, and nobody would say so."""
+    (_noted(tmp_path) / "workspace" / "memory" / name).write_text(text)
+    run_nacre(tmp_path, "memory", "index")
+
+    code, found = _findings(tmp_path)
+
+    assert (code, found["index"][0]["state"]) == (0, "note")
+    assert name in found["index"][0]["text"]
+
+
 def test_what_helps_an_index_is_said_by_its_problem_alone(tmp_path: Path) -> None:
     """Another program's database is to be moved away; an index that finds no room on the disk is not."""
     index = next((_noted(tmp_path) / "memory").glob("*.sqlite"))

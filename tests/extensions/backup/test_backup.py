@@ -252,6 +252,15 @@ def test_what_a_killed_restore_left_goes_with_the_next_backup(tmp_path: Path) ->
     assert not left.exists()
 
 
+def test_a_place_that_refuses_the_archive_is_named(tmp_path: Path) -> None:
+    """As a full disk does; nothing is left there."""
+    run_nacre(tmp_path, "init")
+
+    ended = run_nacre(tmp_path, "backup", "nowhere/a.tar.gz")
+
+    assert (ended.returncode, "nowhere/a.tar.gz was not written" in ended.stderr) == (1, True)
+
+
 def test_what_killed_backups_left_is_removed_a_day_later(tmp_path: Path) -> None:
     """Nightly backups have new names each, so none of them would take the place of another's rest."""
     run_nacre(tmp_path, "init")

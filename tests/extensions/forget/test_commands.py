@@ -472,6 +472,22 @@ INSERT INTO ledger_outbound
 """
 
 
+async def test_the_title_of_a_conversation_is_forgotten(tmp_path: Path) -> None:
+    """An imported conversation has one, which may be the words that are to go."""
+    state = tmp_path / ".nacre"
+    await _talked(state, {})
+    (transcript,) = (state / "agents/main/sessions").glob("*.jsonl")
+    info = {"type": "session_info", "id": "t1", "parentId": None, "timestamp": "2026-01-01T00:00:00.000Z"}
+    with transcript.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(info | {"name": "The Halcyon boat"}) + "\n")
+
+    done = run_nacre(tmp_path, "memory", "forget", "halcyon boat", "--transcripts", "--git-history", "--yes")
+
+    assert done.returncode == 0, done.stderr
+    assert b"Halcyon" not in transcript.read_bytes()
+    assert json.loads(transcript.read_text().splitlines()[-1])["id"] == "t1"
+
+
 async def test_what_was_forgotten_is_not_imported_again(tmp_path: Path) -> None:
     """An old export still has it; nor does a tool of another program write it."""
     state = tmp_path / ".nacre"

@@ -37,7 +37,7 @@ def test_a_server_that_nobody_asked_yet_is_asked(tmp_path: Path) -> None:
     write_settings(tmp_path / ".nacre", {"mcp": {"servers": {"w": asked, "gone": {"command": "no-such"}}}})
     first = run_nacre(tmp_path, "admin", "mcp", "tools")
     assert "w  add  approved" in first.stdout
-    assert "'gone' is unavailable" in first.stderr
+    assert "'gone' is unavailable: there is no program or folder 'no-such'" in " ".join(first.stderr.split())
     assert "w  add  approved" in run_nacre(tmp_path, "admin", "mcp", "tools").stdout
     assert (tmp_path / "starts").read_text() == "1"
 

@@ -129,6 +129,20 @@ def test_an_extension_that_is_on_adds_a_terminal_command(tmp_path: Path) -> None
     assert (counted.returncode, "No such command 'count'" in counted.stderr) == (2, True)
 
 
+def test_a_channel_in_the_settings_adds_its_terminal_command(tmp_path: Path) -> None:
+    """A package with a channel is on where `channels` names it, for the terminal as for `nacre serve`."""
+    home, site = tmp_path / "home", tmp_path / "site"
+    home.mkdir()
+    weigh = {"entry": "nacre_bees:command", "help": "Weigh."}
+    install(site, "bees", TERMINAL, manifest={"kind": "channel", "commands": {"bees weigh": weigh}})
+
+    before = run_nacre(home, "bees", "weigh", PYTHONPATH=str(site))
+    write_settings(home / ".nacre", {"channels": {"bees": {}}})
+    after = run_nacre(home, "bees", "weigh", PYTHONPATH=str(site))
+
+    assert (before.returncode, after.returncode, after.stdout) == (2, 0, "41 kg\n")
+
+
 def test_nothing_is_loaded_that_the_settings_do_not_name(tmp_path: Path) -> None:
     """An extension that is only installed is neither imported nor told of."""
     home, site = tmp_path / "home", tmp_path / "site"
