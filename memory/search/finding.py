@@ -117,16 +117,20 @@ def find(
             words = snapshot.lexical(query, limit=_pool_size(context), scope=context.scope)
             texts = snapshot.texts(list(words))
         absent = absent_names(snapshot, query, context.scope)
+    counts = snapshot.counts_of(finder.atoms) if finder is not None else None
     facts = QueryFacts(
-        term_counts=snapshot.counts_of(finder.atoms) if finder is not None else None,
+        term_counts=counts,
         days=days,
+        # "What happened last March?" asks for nothing else if no note says "happened".
+        is_day_alone=bool(days)
+        and not (counts and finder and any(counts[at] for at in finder.look(rest).terms)),
         chunk_count=snapshot.chunk_count(),
         vector_weight=hybrid.vector_weight,
         text_weight=hybrid.text_weight,
         is_absent=absent.asks_for_them,
         is_implied=bool(speaker),
     )
-    intent = intent_of(text, finder, days, rest, facts.term_counts or ()) if finder is not None else None
+    intent = intent_of(text, finder, days, rest, counts or ()) if finder is not None else None
     meta, dimensions, has_chunks = snapshot.meta(), snapshot.dimensions(), facts.chunk_count > 0
     scale = stored_scale(meta, embedder.key if embedder is not None else "")
     # Nothing above needs the vector, which takes as long.

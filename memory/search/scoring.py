@@ -40,7 +40,8 @@ _BEST_LINE = 0.5
 _AS_CODE = 0.2
 _ANSWER = 1 / 1.2
 """What remains of the mix if an assistant says the best line: people ask for what they said."""
-_DAY = 0.25
+_DAY, _DAY_ALONE = 0.25, 2.0
+"""What a day weighs that the query names, and, if the query asks for nothing else, more than all the rest."""
 
 _STRENGTH, _COVERED, _RELATED, _NEEDED = 1.2, 2.1, 4.6, 2.75
 _NEEDED_ALONE = 2.15
@@ -76,14 +77,16 @@ class Candidates(Record):
 class QueryFacts(Record):
     """What scoring knows about the query.
 
-    `term_counts` is the number of chunks with each term, `None` if words were not searched. `chunk_count` is
-    the size of the index. The weights sum to 1; the defaults 0.7 and 0.3 stand for the measured mix.
-    `is_absent` means that the name that is asked for stands nowhere. With `is_implied`, the last term is not
-    in the question: it moves what has it forward, and lacking it makes no hit less sure.
+    `term_counts` is the number of chunks with each term, `None` if words were not searched. With
+    `is_day_alone`, the query asks for its `days` and nothing else. `chunk_count` is the size of the index.
+    The weights sum to 1; the defaults 0.7 and 0.3 stand for the measured mix. `is_absent` means that the name
+    that is asked for stands nowhere. With `is_implied`, the last term is not in the question: it moves what
+    has it forward, and lacking it makes no hit less sure.
     """
 
     term_counts: Sequence[int] | None
     days: tuple[DayRange, ...] = ()
+    is_day_alone: bool = False
     chunk_count: int
     vector_weight: float = 0.7
     text_weight: float = 0.3
@@ -120,11 +123,12 @@ def mix(found: Candidates, facts: QueryFacts) -> Mix:
     vectors = _vector_share(covered, facts, words=top > 0) if found.cosines else 0.0
     meanings = _meaning(found)
     fits = {at: closeness(place.date, facts.days) for at, place in found.places.items()} if facts.days else {}
+    day = _DAY_ALONE if facts.is_day_alone else _DAY
     written = _as_code(found.evidence.values())
     values: dict[int, float] = {}
     for at in found.ids:
         words, item = found.words.get(at, 0.0) / top if top > 0 else 0.0, found.evidence.get(at)
-        value = (1 - vectors) * words + vectors * meanings.get(at, 0.0) + _DAY * fits.get(at, 0.0)
+        value = (1 - vectors) * words + vectors * meanings.get(at, 0.0) + day * fits.get(at, 0.0)
         if item:
             value += _BEST_LINE * best_line_share(item, shares)
             value += _AS_CODE * sum(map(written.__getitem__, item.code))

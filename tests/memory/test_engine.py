@@ -1,4 +1,4 @@
-"""The engine as the runtime uses it: search, freshness, sync, status; words only."""
+"""The engine as the runtime uses it: search, freshness, sync, status; nearly all by words only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from nacre.memory.contracts.errors import IndexClosed
 from nacre.memory.contracts.records import SearchReport, SyncProgress
-from tests.memory.doubles import NOON, open_engine, workspace
+from tests.memory.doubles import NOON, WordEmbedder, open_engine, workspace
 
 LOG = "# 2026-02-10\n\n- Lisa adopted a cat named Pepper.\n- The wifi password is hunter2.\n"
 
@@ -143,6 +143,24 @@ async def test_days_narrow_a_search(tmp_path: Path) -> None:
     assert await found(date(2026, 2, 11), None) == {"memory/2026-02-12.md"}
     assert await found(None, date(2026, 2, 10)) == {"memory/2026-02-10.md"}
     assert len(await found(None, None)) == 3
+    await engine.close()
+
+
+async def test_a_question_that_is_only_a_day_finds_what_was_noted_then(tmp_path: Path) -> None:
+    """A note of no day that has the words of the question comes behind."""
+    workspace(
+        tmp_path,
+        {
+            "memory/2026-01-05.md": "- painted the kitchen",
+            "memory/club.md": "# January club\n\nLast January we met in January.",
+            "memory/2026-02-12.md": "- bought seeds",
+        },
+    )
+    engine = await open_engine(tmp_path, embedder=WordEmbedder())
+    await engine.sync(reason="cli")
+    for question in ("last January", "what did we do last January?"):
+        assert _paths(await engine.search(question))[0] == "memory/2026-01-05.md"
+    assert _paths(await engine.search("the January club"))[0] == "memory/club.md"
     await engine.close()
 
 
