@@ -264,9 +264,7 @@ class Turns:
             await self._ledger.begin(batch)
         read_ids: set[str] = set()
         outcome = await self._run_until_reachable(asked, inbound, read_ids)
-        joined, unread = self._steering.end(batch, read_ids)
-        await self._steering.put_back(unread)
-        answered = (*asked, *joined)
+        answered = (*asked, *await self._steering.end(batch, read_ids))
         if isinstance(outcome, ReplyReady):
             notice = (f"\n({outcome.reply.notice})",) if outcome.reply.notice else ()
             text = "\n".join((outcome.reply.text, *notice, *extra_lines))
@@ -278,6 +276,7 @@ class Turns:
             await self.finish(
                 answered, outcome.problem if isinstance(outcome, Silence) and is_awaited else ""
             )
+        self._steering.forget(batch)
 
     async def finish(self, batch: Sequence[Received], text: str) -> None:
         """Finishes messages with a reply, and sends it.

@@ -143,14 +143,17 @@ class Steering:
         copies = [_copy(received.inbound) for received in self._waiting(batch[0].session_key)]
         return tuple(inbound.inbound_id for inbound in (*joined, *copies))
 
-    def end(
-        self, batch: Sequence[Received], read_ids: Collection[str]
-    ) -> tuple[tuple[Received, ...], list[Received]]:
-        """The messages that a finished turn has read, and those that it has not."""
+    async def end(self, batch: Sequence[Received], read_ids: Collection[str]) -> tuple[Received, ...]:
+        """The messages that a finished turn has read, part of it until `forget`. The others are queued."""
         candidates = self._candidates(batch)
-        self._joined.pop(batch[0].number, None)
         joined = [received for received in candidates if received.inbound.inbound_id in read_ids]
-        return tuple(joined), [received for received in candidates if received not in joined]
+        await self.put_back([received for received in candidates if received not in joined])
+        self._joined[batch[0].number] = [received for received in joined if received not in batch]
+        return tuple(joined)
+
+    def forget(self, batch: Sequence[Received]) -> None:
+        """Forgets what has joined a turn that is finished in the ledger, too."""
+        self._joined.pop(batch[0].number, None)
 
     async def put_back(self, messages: Sequence[Received]) -> None:
         """Queues messages that joined no turn."""

@@ -141,7 +141,9 @@ class Timekeeper:
         if not settings.every_seconds:
             return
         last = await self._timetable.last_heartbeat(agent.id)
-        due = next_heartbeat(settings, last)
+        # A clock that was set back may not silence an agent until it is there again.
+        is_ahead = epoch_ms(last) - epoch_ms(now) > settings.every_seconds * 1000
+        due = now if is_ahead else next_heartbeat(settings, last)
         if due is None or due.astimezone(UTC) > now.astimezone(UTC):
             return
         if not is_active(settings.active_hours, now):

@@ -173,15 +173,15 @@ async def _remember(run: CommandRun) -> Outcome:
 
 def _with_fact(text: str, line: str) -> str:
     """A note with a new list item: the last below the heading for facts, or the last line of all."""
-    lines = text.splitlines()
-    if FACTS_HEADING not in lines:
-        return f"{text.rstrip()}\n\n{line}\n".lstrip() if text.strip() else f"{line}\n"
-    start = lines.index(FACTS_HEADING) + 1
-    end = next((at for at in range(start, len(lines)) if lines[at].startswith("#")), len(lines))
+    lines, line_end = text.splitlines(keepends=True), "\r\n" if "\r\n" in text else "\n"
+    start = next((at for at, each in enumerate(lines, 1) if each.rstrip() == FACTS_HEADING), 0)
+    next_headings = (at for at in range(start, len(lines)) if start and lines[at].startswith("#"))
+    end = next(next_headings, len(lines))
     while end > start and not lines[end - 1].strip():
         end -= 1
-    items = lines[start:end] if end > start else [""]
-    return "\n".join([*lines[:start], *items, line, *(lines[end:] or [])]) + "\n"
+    above, below = "".join(lines[:end]).rstrip("\r\n"), "".join(lines[end:] if start else ())
+    gap = line_end if start < end and start else 2 * line_end
+    return f"{above}{gap}{line}{line_end}{below}" if above else f"{line}\n"
 
 
 async def _forget(run: CommandRun) -> Outcome:

@@ -37,7 +37,8 @@ _OPENING_FENCE = re.compile(
 _LEADING_LINES = re.compile(rf"(?:\s*[*_`]*{SILENT_TOKEN}[*_`.!]*[ \t]*\n+)+")
 _LEADING_GLUED = re.compile(rf"\s*{SILENT_TOKEN}(?=[A-Z][a-z]|[^\W\d_a-zA-Z])")
 """A token directly before a word: a capital and a small letter, or a letter of another alphabet."""
-_THINKING = re.compile(r"<think(?:ing)?\b[^>]*>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_THINKING = re.compile(r"<think(?:ing)?\b[^>]{0,99}>(?:.*?(</think(?:ing)?>)|.*)", re.DOTALL | re.IGNORECASE)
+"""Reasoning. What never ends is matched too, without the group, so that it is looked through once."""
 _SPACE = " \t\r\n\f\v*_`" + _UNSEEN
 _BEFORE = _SPACE + _OPENERS + "<"
 _AFTER = _SPACE + _CLOSERS + _ENDS
@@ -52,7 +53,7 @@ def is_silent(text: str) -> bool:
     """Whether the whole answer, apart from reasoning, white space and markup, is the token."""
     if text.isascii() and "REPLY" not in text.upper():
         return False
-    return bool(_EXACT.fullmatch(_THINKING.sub(" ", text.translate(_PLAIN))))
+    return bool(_EXACT.fullmatch(_plain(text)))
 
 
 def without_token(text: str) -> str:
@@ -98,6 +99,11 @@ class SilenceFilter:
         return _without_trailing(self._last_shown + self._held)[len(self._last_shown) :]
 
 
+def _plain(text: str) -> str:
+    """The text without reasoning, in narrow characters that have a glyph."""
+    return _THINKING.sub(lambda found: " " if found[1] else found[0], text.translate(_PLAIN))
+
+
 def _without_leading(text: str) -> str:
     lines = _LEADING_LINES.match(text)
     text = text[lines.end() :] if lines else text
@@ -126,7 +132,7 @@ def _without_opening_fence(text: str) -> str:
 
 def _may_become_leading(text: str) -> bool:
     """Whether `text`, at the start of an answer, may become silence or a leading token."""
-    bare = _THINKING.sub(" ", text.translate(_PLAIN))
+    bare = _plain(text)
     if _OPENING_FENCE.fullmatch(bare):
         return True
     beginning = _BEGINNING.match(bare)

@@ -458,7 +458,7 @@ def page(text: str, *, from_line: int, lines: int | None, page_chars: int, from_
 
 
 def replaced_once(text: str, old: str, new: str, *, name: str) -> str:
-    """Replaces the only occurrence of `old` in `text`; a file with CRLF line ends keeps them.
+    """Replaces the only occurrence of `old` in `text`, with the line ends of the file, which may be mixed.
 
     Raises:
         ToolFailed: `old` is empty, equals `new`, or does not occur exactly once.
@@ -467,15 +467,16 @@ def replaced_once(text: str, old: str, new: str, *, name: str) -> str:
         raise ToolFailed("old_text is empty. Give the passage that is to be replaced, exactly as it stands.")
     if old == new:
         raise ToolFailed("old_text and new_text are the same, so nothing would change.")
-    if "\r\n" in text and text.count("\r\n") == text.count("\n"):
-        old, new = _with_crlf(old), _with_crlf(new)
-    count = text.count(old)
-    if count == 1:
-        return text.replace(old, new)
-    if count > 1:
-        where = ", ".join(str(line) for line in _lines_of(text, old)[:10])
+    lines = old.replace("\r\n", "\n").split("\n")
+    found = list(re.finditer("\r?\n".join(map(re.escape, lines)), text))
+    if len(found) == 1:
+        line_end = "\r\n" if "\r\n" in (found[0][0] if len(lines) > 1 else text) else "\n"
+        new = new.replace("\r\n", "\n").replace("\n", line_end)
+        return f"{text[: found[0].start()]}{new}{text[found[0].end() :]}"
+    if found:
+        where = ", ".join(str(text.count("\n", 0, each.start()) + 1) for each in found[:10])
         raise ToolFailed(
-            f"old_text was found {count} times in {name} (lines {where}). "
+            f"old_text was found {len(found)} times in {name} (lines {where}). "
             "Include more of the lines around it, so that it is unique."
         )
     hint = (
@@ -484,18 +485,6 @@ def replaced_once(text: str, old: str, new: str, *, name: str) -> str:
         else "Read the file again and copy the passage exactly."
     )
     raise ToolFailed(f"old_text was not found in {name}. {hint}")
-
-
-def _with_crlf(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\n", "\r\n")
-
-
-def _lines_of(text: str, passage: str) -> list[int]:
-    lines, start = [], text.find(passage)
-    while start != -1:
-        lines.append(text.count("\n", 0, start) + 1)
-        start = text.find(passage, start + len(passage))
-    return lines
 
 
 def shown(name: str, content: FileBytes) -> tuple[str, str, str]:

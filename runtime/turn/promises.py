@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import PurePosixPath
 
+from nacre.memory.contracts.notes import text_of_note
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
 from nacre.memory.files.sources.proposed_write import WaitsForReview
 from nacre.memory.workspace.workspace import REMINDERS, daily_log_path
@@ -185,7 +186,8 @@ async def tick_reminders(parts: TurnParts, due: Sequence[str]) -> None:
             return None
         lines = old.decode("utf-8", "surrogateescape").splitlines(keepends=True)
         for at, line in enumerate(lines):
-            if (bare := line.rstrip("\r\n")) in due:
+            (bare,) = line.splitlines()
+            if text_of_note(bare.encode("utf-8", "surrogateescape")) in due:
                 lines[at] = f"{bare.replace('[ ]', '[x]', 1).rstrip()}{mark}{line[len(bare) :]}"
         return "".join(lines).encode("utf-8", "surrogateescape")
 

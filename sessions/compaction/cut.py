@@ -255,9 +255,10 @@ def _open_asks(entries: Iterable[Entry]) -> list[str]:
     for entry in entries:
         if isinstance(entry.body, UserMessage):
             waiting.append(entry.body)
-        elif isinstance(entry.body, AssistantMessage):
-            if entry.body.is_broken_off:
-                asks += waiting
+        elif isinstance(entry.body, AssistantMessage) and entry.body.is_broken_off:
+            asks += waiting
+            waiting.clear()
+        elif isinstance(entry.body, AssistantMessage) and not entry.body.tool_calls:
             waiting.clear()
     return [text for ask in asks if (text := message_text(ask)).strip()]
 

@@ -223,7 +223,7 @@ class SourcedWorkspace:
 
 
 def _without(text: str, lines: Collection[str]) -> str:
-    return "".join(line for line in text.splitlines(keepends=True) if line.rstrip("\r\n") not in lines)
+    return "".join(line for line in text.splitlines(keepends=True) if line.splitlines()[0] not in lines)
 
 
 def _is_reviewed(source: Source) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 
 from nacre import Agent, Inbound, tool
 from nacre.bridges.access.people import People
+from nacre.bridges.answering.dispatch import RETRY_SECONDS
 from nacre.bridges.gateway import Gateway
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.ledger.file_ledger import LEDGER_FILE, open_tables
@@ -55,6 +56,7 @@ async def steered(
     mode: str = "steer",
     ids: str = "",
     bridge: LineBridge | None = None,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> AsyncIterator[Gateway]:
     """A gateway whose agent has a bell to ring, and its bridge."""
     write_settings(state, steering(mode))
@@ -74,6 +76,7 @@ async def steered(
             state_dir=state,
             now=Clock(START),
             new_id=CountingIds(f"ledger-{ids}"),
+            sleep=sleep,
         )
         async with await opening as gateway:
             yield gateway
@@ -121,6 +124,35 @@ async def test_a_message_goes_into_the_turn_behind_its_tools(tmp_path: Path) -> 
             await idle(gateway)
 
     assert message_text(model.requests[-1].messages[-1]) == "two"
+    assert server.shown() == ["both"]
+    assert user_texts(transcript_file(tmp_path)) == ["one", "two"]
+    assert ledger_rows(tmp_path, "SELECT state FROM inbound") == [("done",), ("done",)]
+
+
+async def test_both_messages_are_answered_once_where_the_ledger_fails_once(tmp_path: Path) -> None:
+    """The answer is there, but its delivery could not be stored; the second attempt stores it for both."""
+    bell, model = Bell(), ScriptedModel(calls(("ring", {})), says("both"), says("again"))
+
+    async def sleep(seconds: float) -> None:
+        if seconds == RETRY_SECONDS:
+            with closing(apsw.Connection(str(tmp_path / LEDGER_FILE))) as ledger:
+                ledger.execute("DROP TRIGGER IF EXISTS full")
+        await asyncio.sleep(0)
+
+    with LineServer() as server:
+        async with steered(tmp_path, model, server, bell, sleep=sleep) as gateway:
+            server.say("one", sender="nora")
+            await bell.rung.wait()
+            server.say("two", sender="nora")
+            await joining(tmp_path)
+            with closing(apsw.Connection(str(tmp_path / LEDGER_FILE))) as ledger:
+                ledger.execute(
+                    "CREATE TRIGGER full BEFORE INSERT ON outbound BEGIN SELECT RAISE(FAIL, 'full'); END"
+                )
+            bell.go.set()
+            await server.until(lambda at: len(at.sent) == 1)
+            await idle(gateway)
+
     assert server.shown() == ["both"]
     assert user_texts(transcript_file(tmp_path)) == ["one", "two"]
     assert ledger_rows(tmp_path, "SELECT state FROM inbound") == [("done",), ("done",)]

@@ -51,6 +51,25 @@ async def test_a_heartbeat_goes_to_where_the_owner_last_wrote(tmp_path: Path) ->
     assert server.shown("old") == ["Hello."]
 
 
+async def test_heartbeats_go_on_where_the_clock_was_a_year_ahead(tmp_path: Path) -> None:
+    """They do not wait for the year to pass; a clock that is set back by minutes causes none."""
+    put_list(tmp_path)
+    clock, model = Clock(MORNING), Answering(lambda text: "HEARTBEAT_OK" if "heartbeat" in text else "Hi.")
+    with LineServer() as server:
+        async with kept(tmp_path, model, [LineBridge(server.port)], clock) as here:
+            await here.look()
+            server.say("Hello", chat="n", sender="nora")
+            await server.until(lambda at: at.shown("n"))
+            await here.until_idle()
+            asked = []
+            for minutes in (31, -20, 525_600, -525_600, 1, 31):
+                clock.advance(minutes=minutes)
+                await here.look()
+                asked.append(len(model.requests) - 1)
+
+    assert asked == [1, 1, 2, 3, 3, 4]
+
+
 async def test_a_heartbeat_waits_for_the_owner_the_hours_and_silence(tmp_path: Path) -> None:
     """None where the owner never wrote, at night, nor while a turn runs there."""
     put_list(tmp_path)

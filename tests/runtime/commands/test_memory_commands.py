@@ -27,6 +27,31 @@ def notes_of(state_dir: Path) -> str:
     return (state_dir / "workspace" / "MEMORY.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "# Memory\r\n\r\n## Facts\r\n\r\n- a\x0cb\r\n\r\n## Ideas\r\n",
+            "- a\x0cb\r\n{}\r\n\r\n## Ideas\r\n",
+        ),
+        ("## Facts", "## Facts\n\n{}\n"),
+        ("\n# Memory\r\n- a\r\n\r\n", "\n# Memory\r\n- a\r\n\r\n{}\r\n"),
+        (" \n", "{}\n"),
+    ],
+)
+async def test_what_is_remembered_leaves_all_other_lines_as_they_are(
+    tmp_path: Path, before: str, after: str
+) -> None:
+    """Their ends too, in a file from Windows."""
+    async with opened(tmp_path, ScriptedModel()) as agent:
+        (agent.workspace / "MEMORY.md").write_bytes(before.encode())
+        await told(agent, f"/remember {BOAT}")
+        found = (agent.workspace / "MEMORY.md").read_bytes().decode()
+
+    assert found.endswith(after.format(f"- {BOAT}"))
+    assert found.replace(f"- {BOAT}", "").split() == before.split()
+
+
 async def test_what_is_remembered_is_found_forgotten_and_brought_back(tmp_path: Path) -> None:
     """Each step is on disk when its answer comes, and no model is asked."""
     async with opened(tmp_path, ScriptedModel()) as agent:

@@ -179,6 +179,13 @@ def test_pages_of_white_space_are_no_work() -> None:
     assert without_token(f"Hello{pages}NO_REPLY") == "Hello"
 
 
+@pytest.mark.parametrize("repeated", ["<think>", "<think "])
+def test_reasoning_that_begins_again_and_again_is_no_work(repeated: str) -> None:
+    """A model that loops writes that, too."""
+    text = 100_000 * repeated + "NO_REPLY now."
+    assert without_token(text) == text
+
+
 PIECES = [
     "NO_REPLY",
     "```",

@@ -83,8 +83,11 @@ def test_one_occurrence_is_replaced() -> None:
 
 
 def test_windows_line_ends_are_kept() -> None:
-    """A passage given with plain line feeds is found in a CRLF file, which stays one."""
-    assert replaced_once("a\r\nb\r\nc\r\n", "a\nb", "x\ny\nz", name="n.md") == "x\r\ny\r\nz\r\nc\r\n"
+    """A passage given with plain line feeds is found in a CRLF file, also below a line that has them."""
+    for end in ("\r\n", "\n"):
+        found = replaced_once(f"a\r\nb{end}c{end}d\n", "a\nb\nc", "x\ny", name="n.md")
+        assert found == f"x\r\ny{end}d\n"
+    assert replaced_once("a\r\nb\n", "a\nb\n", "x\n", name="n.md") == "x\r\n"
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,24 @@ async def test_a_topic_brings_the_line_up_once(tmp_path: Path) -> None:
     assert text == f"# Mine\r\n\r\n{done}"
 
 
+@pytest.mark.parametrize(
+    "line",
+    [b"\xef\xbb\xbf- [ ] boat: ask\x0b", "- [ ] boat: ask\u2028".encode(), b"- [ ] boat: ask J\xfcrgen\n"],
+)
+async def test_a_line_with_odd_bytes_comes_up_once_too(tmp_path: Path, line: bytes) -> None:
+    """Another end of a line, or another encoding: what is not ticked would come up forever."""
+    model = ScriptedModel(says("Ask."), says("It floats."))
+    async with opened(tmp_path, model) as agent:
+        file = write(agent, "")
+        file.write_bytes(line + b"- a\n")
+        for _ in range(2):
+            await agent.respond(said("And the boat?"))
+        ticked = file.read_bytes()
+
+    assert tails(model) == [True, False]
+    assert len(ticked) == len(line + b"- a\n (2026-03-14)")
+
+
 async def test_the_model_makes_one_with_the_tool_it_has(tmp_path: Path) -> None:
     """A line that `append` wrote for the owner comes up in the next message that names its topic."""
     model = ScriptedModel(

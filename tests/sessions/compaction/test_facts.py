@@ -14,7 +14,7 @@ from nacre.sessions.compaction.facts import (
     with_facts,
     without_facts,
 )
-from nacre.sessions.contracts.messages import Text, ToolResultMessage
+from nacre.sessions.contracts.messages import Message, Text, ToolResultMessage
 from nacre.sessions.entries.entries import Compaction
 from tests.sessions.talk import Branch, answer, result, user, words
 
@@ -144,15 +144,17 @@ def planned(branch: Branch) -> CompactionPlan:
     return plan
 
 
+@pytest.mark.parametrize("before", [(), (answer("I look.", "c1"), result("c1"))])
 @pytest.mark.parametrize("partly", ["", "I am just"])
 @pytest.mark.covers("ASK-17")
-def test_an_ask_whose_answer_was_broken_off_is_named(partly: str) -> None:
-    """Aborted with a word said or without: the request stands below the summary, asked ones do not."""
+def test_an_ask_whose_answer_was_broken_off_is_named(partly: str, before: tuple[Message, ...]) -> None:
+    """Aborted with a word said or without, also behind a tool; asks that were answered are not."""
     branch = Branch(
         [
             user("What is the time?"),
             answer("Nine."),
             user("Please book the ferry."),
+            *before,
             answer(partly, stop_reason="aborted"),
             user("And the weather?"),
             answer("Fine."),

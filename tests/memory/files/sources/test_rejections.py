@@ -68,7 +68,7 @@ async def test_no_writer_brings_a_rejected_line_back(
 
     alone = await writer.append(LOG, FALSE, heading="## Notes")
     assert (alone.written, alone.rejected_lines, home.text()) == ("", 1, "")
-    both = await writer.append(LOG, f"{FALSE}\n- The mast is paid.", heading="## Notes")
+    both = await writer.append(LOG, f"{FALSE}\n{FALSE}\u2028- The mast is paid.", heading="## Notes")
     assert (both.written, both.rejected_lines) == ("## Notes\n\n- The mast is paid.", 1)
     assert "1 lines of memory/2026-03-14.md are left out" in caplog.text
     assert "555" not in home.text() + caplog.text
