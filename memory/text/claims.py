@@ -446,16 +446,10 @@ def _table_of_phrases() -> tuple[str, ...]:
 
 def _in_reach(clause: str) -> Iterator[tuple[str, bool]]:
     words, behind_verb = list(_cut(clause)), _table("not, behind the verb")
-    before = [at for at, word in enumerate(words) if is_not(word)]
-    behind = [at for at, word in enumerate(words) if word in behind_verb]
-    if not before and not behind:
-        yield from ((word, False) for word in words)
-        return
+    behind = {at for at, word in enumerate(words) if word in behind_verb}
+    signs = behind | {at for at, word in enumerate(words) if is_not(word)}
     for at, word in enumerate(words):
-        denied = any(0 < at - sign <= _REACH for sign in (*before, *behind)) or any(
-            0 < sign - at <= _REACH for sign in behind
-        )
-        yield word, denied
+        yield word, any(at - far in signs or at + far in behind for far in range(1, _REACH + 1) if signs)
 
 
 def _cut(clause: str) -> Iterator[str]:

@@ -24,7 +24,7 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SECRETS = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)"
     r"|\b(?:sk|pk|rk|gsk|xai|hf|pplx|r8|nvapi|fw|npm|glpat|gh[opsur]|github_pat|xox[abeprs]|xapp|whsec|tvly)"
-    r"[-_](?=[\w.-]*\d)[\w.-]{12,}"
+    r"[-_](?=[\w.-]{0,199}\d)[\w.-]{12,}"
     r"|\bAIza[\w-]{20,}|\bA[KS]IA[A-Z0-9]{16}\b|\bya29\.[\w-]{20,}|\bGOCSPX-[\w-]{20,}"
     r"|\bSG\.[\w-]{16,}\.[\w-]{16,}|\bdop_v1_[a-f0-9]{40,}|\bshp(?:at|ss|ca|pa)_[a-fA-F0-9]{32}\b"
     r"|\bpypi-AgEI[\w-]{40,}|\bAGE-SECRET-KEY-1[A-Z0-9]{50,}|\bdckr_pat_[\w-]{20,}|\bEAACEdEose0cBA\w+"

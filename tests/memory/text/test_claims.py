@@ -33,6 +33,13 @@ def test_a_long_line_holds_nobody_up(unit: str) -> None:
     assert time.process_time() - started < 2
 
 
+def test_many_negations_hold_nobody_up() -> None:
+    """Each word looks at its neighbors alone."""
+    started = time.process_time()
+    assert Claim("not red " * 50_000).stems["red"]
+    assert time.process_time() - started < 4
+
+
 def test_corrections_are_recognized() -> None:
     """Two are missed: a row of a table, and a car that was red and is blue, without "now"."""
     missed = [pair for pair in PAIRS["corrections"] if not _replaces(*pair)]
