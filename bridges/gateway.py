@@ -44,8 +44,8 @@ from nacre.sessions.contracts.messages import sendable
 log = logging.getLogger(__name__)
 
 FLUSH_SECONDS = 5.0
-MOST_TOLD = 100
-"""Of how many groups that are not in the settings the log warns; anybody can add the assistant to one."""
+MOST_REFUSED = 5
+"""How many groups that are not in the settings a status names; anybody can add the assistant to one."""
 MOST_ID_CHARS = 2_000
 """Of all ids of a message together, as they stand in keys; a database indexes no longer ones."""
 
@@ -98,7 +98,6 @@ class Gateway:
             bridge_elsewhere=lambda chat: self.sharing.unstarted((chat.channel, chat.account)),
             sleep=sleep,
         )
-        self._told: set[str] = set()
         self._taking: set[asyncio.Task[None]] = set()
         self._may_take = asyncio.Event()
         self._may_take.set()
@@ -297,11 +296,14 @@ class Gateway:
             return
         verdict = await self._gate.verdict(inbound)
         if verdict.outcome != "answer":
-            is_news = verdict.is_unlisted and verdict.why not in self._told and len(self._told) < MOST_TOLD
-            if is_news:
-                self._told.add(verdict.why)
-            level = logging.WARNING if is_news else logging.INFO
-            log.log(level, "a message from %s is not answered: %s", inbound.channel, verdict.why)
+            log.info("a message from %s is not answered: %s", inbound.channel, verdict.why)
+            connection = self.connections.find(inbound)
+            if (
+                verdict.is_unlisted
+                and connection is not None
+                and len(connection.bridge.refused) < MOST_REFUSED
+            ):
+                connection.bridge.refused[f"a message in {inbound.chat_id}"] = verdict.why
             if verdict.outcome == "pair" and (text := await self._gate.pairing_text(inbound)):
                 await self._ledger.outbox.put(place_of(inbound), [text])
                 self.connections.notify(inbound)

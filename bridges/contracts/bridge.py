@@ -99,7 +99,7 @@ class Bridge(ABC):
 
     @cached_property
     def refused(self) -> dict[str, str]:
-        """What the server refuses although the bridge is connected, such as a room, and why.
+        """What is refused although the bridge is connected, such as a room, and why.
 
         The status of the bridge shows it. Each start begins with none.
         """

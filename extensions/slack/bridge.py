@@ -42,7 +42,7 @@ _CODE = re.compile(r"(```.*?(?:```|\Z)|`[^`\n]+`)", re.DOTALL)
 _HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
 _BOLD = re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*")
 _STRUCK = re.compile(r"~~(?=\S)(.+?)(?<=\S)~~")
-_LINK = re.compile(r"\[([^\]\n|]+)\]\((https?://[^\s()<>|]+|mailto:[^\s()<>|]+)\)")
+_LINK = re.compile(r"!?\[([^\]\n|]+)\]\(((?:https?://|mailto:)(?:[^\s()<>|]|\([^\s()<>|]*\))+)\)")
 _FENCE = re.compile(r"^```[A-Za-z0-9_+#.-]+ *$", re.MULTILINE)
 _MARKED = re.compile(r"<(?P<address>[^<>|\s]+)(?:\|(?P<label>[^<>]*))?>")
 # Slack also reads `>`, but only after a `<`. Leaving it alone keeps texts short.
@@ -86,6 +86,7 @@ def read_message(event: object, me: str, account: str) -> IncomingMessage:
         raise Ignored("its text is not text")
     files, quoted = tuple(_files(event)), tuple(_shared(event))
     mention = f"<@{me}>"
+    marked = re.sub(rf"<@{re.escape(me)}\|[^<>]*>", mention, marked)
     text = plain(marked.removeprefix(mention).lstrip() if marked.startswith(mention) else marked)
     if not (text.strip() or files or quoted):
         raise Ignored("it has no readable content")

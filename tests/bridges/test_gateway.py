@@ -233,19 +233,23 @@ async def test_one_bridge_that_fails_takes_no_other_down(tmp_path: Path) -> None
     assert sound.state == "connected"
 
 
-async def test_a_group_that_is_not_in_the_settings_is_told_in_the_log(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Once, when it addresses the assistant: its id is what the owner has to write there."""
+async def test_the_status_names_a_group_that_is_not_in_the_settings(tmp_path: Path) -> None:
+    """When it addresses the assistant: its id is what the owner has to write there."""
     settings = {"channels": {"line": {"dmPolicy": "open"}}}
     with LineServer() as server:
-        async with gateway(tmp_path, Answering(), [LineBridge(server.port)], settings=settings):
-            for is_mentioned in (False, True, True):
-                server.say("hi", chat="g7", chat_kind="group", is_mentioned=is_mentioned)
+        async with gateway(tmp_path, Answering(), [LineBridge(server.port)], settings=settings) as (
+            opened,
+            _,
+        ):
+            for chat, is_mentioned in (("g6", False), ("g7", True), ("g7", True)):
+                server.say("hi", chat=chat, chat_kind="group", is_mentioned=is_mentioned)
             server.say("the last one")
             await server.until(lambda at: at.sent)
-    warned = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
-    assert [("g7" in text, "channels.line.groups" in text) for text in warned] == [(True, True)]
+            [status] = opened.statuses
+    assert status.state == "connected"
+    assert status.problem.count("g7") == 2
+    assert "channels.line.groups" in status.problem
+    assert "g6" not in status.problem
 
 
 async def test_a_person_who_waits_hears_of_an_empty_answer(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ def test_only_what_slack_calls_im_is_private(kind: Any) -> None:
         ("hi", "hi", False),
         (f"<@{ME}> /new", "/new", True),
         (f"hi <@{ME}>", f"hi <@{ME}>", True),
+        (f"<@{ME}|nacre> /new", "/new", True),
         ("<https://x.example/a|the hive> &amp; <#C1|bees>", "the hive (https://x.example/a) & #bees", False),
         ("<https://x.example|x.example> &lt;b&gt;", "https://x.example <b>", False),
         ("<!channel> look", "<!channel> look", False),
@@ -98,6 +99,10 @@ def test_what_is_passed_over_is_told(more: dict[str, Any], why: str) -> None:
         ("`**a** <b>` **c**", "`**a** &lt;b>` *c*"),
         ("```python\nx = a ** b ** c\n```", "```\nx = a ** b ** c\n```"),
         ("[run](javascript:x)", "[run](javascript:x)"),
+        (
+            "[a](https://x.example/a_(b)?c) ![d](https://x.example/d)",
+            "<https://x.example/a_(b)?c|a> <https://x.example/d|d>",
+        ),
         ("2 * 3 ** 4", "2 * 3 ** 4"),
     ],
 )
