@@ -306,7 +306,8 @@ REFUSED_SECONDS = 1.0
 MAX_WAITING = 1_000
 # Numeric replies that say that a message did not arrive. Their second parameter is its target.
 _REFUSALS = ("401", "403", "404", "405", "442", "477", "486", "531", "716")
-_JOIN_REFUSALS = ("471", "473", "474", "475")
+# Networks refuse a channel with these, some for people without an account or without TLS.
+_JOIN_REFUSALS = ("403", "405", "437", "471", "473", "474", "475", "476", "477", "489", "520")
 
 
 class IrcBridge(Bridge):
@@ -443,9 +444,17 @@ class IrcBridge(Bridge):
         elif line.command in (*_REFUSALS, *_JOIN_REFUSALS):
             if client.server.casefold_equals(self._target, "".join(line.params[1:2])):
                 self._refused.append(line.params[-1])
-            if line.command in _JOIN_REFUSALS and len(line.params) > 2:
+            is_channel = len(line.params) > 2 and client.server.is_channel(line.params[1])
+            if line.command in _JOIN_REFUSALS and is_channel:
                 self.refused[line.params[1]] = line.params[-1]
             log.warning("the IRC server says: %s", " ".join(line.params[1:]))
+
+        elif line.command == "KICK" and client.server.casefold_equals(
+            "".join(line.params[1:2]), client.server.nickname
+        ):
+            who = line.hostmask.nickname if line.source is not None else "the server"
+            self.refused[line.params[0]] = f"{who} removed the assistant"
+            log.warning("%s removed the assistant from %s", who, line.params[0])
 
     def _read(self, line: Line, client: IrcClient, *, own_nick: str = "") -> IrcMessage | None:
         knows_accounts = "account-tag" in client.server.agreed_caps

@@ -127,6 +127,25 @@ async def test_a_channel_that_is_refused_is_told(tmp_path: Path) -> None:
             assert "invite" in running.refused["#closed"].lower()
 
 
+@pytest.mark.parametrize("name", ["#" + "x" * 60, "#keyed"])
+async def test_whatever_refuses_a_channel_is_told(tmp_path: Path, name: str) -> None:
+    """A name that is too long, and one that needs a key: each server has codes of its own."""
+    async with ngircd_world(tmp_path) as world:
+        world.person.send("JOIN #keyed", "MODE #keyed +k sesame")
+        world.spec["join"] = [name]
+        async with started(world.bridge(), RecordingInbox()) as running:
+            await until(lambda: name in running.refused)
+
+
+async def test_a_channel_that_removes_the_assistant_is_told(tmp_path: Path) -> None:
+    """It stays out, and the status says who did it."""
+    async with ngircd_world(tmp_path) as world, started(world.bridge(), RecordingInbox()) as running:
+        await world.meet()
+        world.person.send(f"KICK {ROOM} Nacre :go")
+        await until(lambda: ROOM in running.refused)
+        assert "ann" in running.refused[ROOM]
+
+
 async def test_a_long_answer_arrives_whole_and_in_order(tmp_path: Path) -> None:
     """Forty lines of letters that have several bytes each, through the flood control of the server."""
     lines = [f"{number} " + "žluťoučký kůň " * 9 for number in range(40)]
