@@ -121,9 +121,7 @@ def find(
     facts = QueryFacts(
         term_counts=counts,
         days=days,
-        # "What happened last March?" asks for nothing else if no note says "happened".
-        is_day_alone=bool(days)
-        and not (counts and finder and any(counts[at] for at in finder.look(rest).terms)),
+        is_day_alone=bool(days) and not _says_more(finder, rest, counts),
         chunk_count=snapshot.chunk_count(),
         vector_weight=hybrid.vector_weight,
         text_weight=hybrid.text_weight,
@@ -157,6 +155,11 @@ def find(
         degraded=degraded,
         has_vector=vector is not None,
     )
+
+
+def _says_more(finder: Finder | None, rest: str, counts: Sequence[int] | None) -> bool:
+    # "What happened last March?" does not where no note says "happened".
+    return bool(finder and counts and any(counts[at] for at in finder.look(rest).terms))
 
 
 def _degraded(
