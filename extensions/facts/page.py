@@ -46,7 +46,7 @@ MAX_VALUE_CHARS = 8_000
 MAX_SOURCE_CHARS = 300
 
 
-_HEADING = re.compile(r"(#{1,2})\s+(.*?)\s*#*\s*")
+_HEADING = re.compile(r"(#{1,2})\s+(.*)")
 _ID = re.compile(r"(?:^|\s+)\^([0-9a-z]{6})$")
 _INDENT = "  "
 _ITEM = re.compile(r"[-*+]\s+(?P<rest>\S.*)")
@@ -260,7 +260,7 @@ class Page:
                 continue
             if start is not None:
                 return start, number
-            if len(heading[1]) == 2 and heading[2].casefold() == section.casefold():
+            if len(heading[1]) == 2 and heading[2].rstrip("# \t").casefold() == section.casefold():
                 start = number + 1
         return None if start is None else (start, len(self._lines))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, strategies as st
 
 from nacre.extensions.facts.page import (
     JsonValue,
+    Page,
     checked_key,
     checked_source,
     checked_value,
@@ -97,3 +99,13 @@ def test_a_value_that_is_not_json_is_refused(value: object) -> None:
     """So is one that is too long."""
     with pytest.raises(FactRefused, match="value"):
         checked_value(value)
+
+
+def test_a_long_heading_holds_nobody_up() -> None:
+    """A page may come from elsewhere; a closing mark behind a heading is no part of it."""
+    blanks, started = " " * 20_000, time.process_time()
+    page = Page(
+        f"# Ann{blanks}!\n\n## Facts {blanks}##{blanks}\n\n- city: Kiel\n".encode(), identity="ann", zone=UTC
+    )
+    assert page.has("Facts")
+    assert time.process_time() - started < 2
