@@ -38,8 +38,8 @@ LIMITS = {
     "depth: plain turn": 14,
     "files that one file imports": 65,
     "members that only forward": 15,
-    "lines: everything": 113_194,
-    "lines: core": 73_282,
+    "lines: everything": 113_198,
+    "lines: core": 73_286,
     "imports from the core into extensions": 0,
 }
 """The most that `--check` allows. A limit is lowered when it can be; only a feature may raise the lines.

@@ -99,11 +99,7 @@ def find(
 ) -> WordingResult:
     """The best `count` chunks for one wording, whose vector was `asked` for; words are read meanwhile."""
     hybrid, embedder = context.settings.hybrid, context.embedder
-    # "Where do I live?" and "my city" ask about the owner, as notes say. A word in no note would weigh most.
-    speaker = frozenset() if "owner" in text.lower() else speaker_words(text)
-    speaker = speaker if speaker and snapshot.is_known(Atom("owner")) else frozenset()
-    if speaker:
-        text = f"{text[:-1]} Owner{text[-1]}" if text.endswith(QUESTION_MARKS) else f"{text} Owner"
+    text, speaker = _of_owner(snapshot, text)
     days, rest = days_and_rest(text, context.now.date())
     query = match_query(text, days)
     if query is not None:
@@ -155,6 +151,14 @@ def find(
         degraded=degraded,
         has_vector=vector is not None,
     )
+
+
+def _of_owner(snapshot: Snapshot, text: str) -> tuple[str, frozenset[str]]:
+    # "Where do I live?" and "my city" ask about the owner, as notes say. A word in no note would weigh most.
+    speaker = frozenset() if "owner" in text.lower() else speaker_words(text)
+    if not speaker or not snapshot.is_known(Atom("owner")):
+        return text, frozenset()
+    return f"{text[:-1]} Owner{text[-1]}" if text.endswith(QUESTION_MARKS) else f"{text} Owner", speaker
 
 
 def _says_more(finder: Finder | None, rest: str, counts: Sequence[int] | None) -> bool:
