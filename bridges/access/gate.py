@@ -15,7 +15,8 @@ from nacre.runtime.settings.sections.channels import AccountRules, channel_setti
 from nacre.runtime.settings.settings import Settings
 
 PAIRING_TEXT = (
-    "I do not know you yet. My owner can let you in within an hour: nacre admin access approve {code}"
+    "I do not know you yet. My owner can let you in within an hour: nacre admin access approve {code}\n"
+    "If you are my owner, add --owner."
 )
 
 ANYBODY = "*"

@@ -45,11 +45,9 @@ class Headings(Record):
 
     def path_over(self, first: int, last: int) -> tuple[str, ...]:
         """The common headings of the lines from `first` to `last` (from 0, inclusive)."""
-        at = bisect_right(self.lines, first)
+        at, end = bisect_right(self.lines, first), bisect_right(self.lines, last)
         path = self.paths[at - 1] if at else ()
-        for line, other in zip(self.lines[at:], self.paths[at:], strict=True):
-            if line > last:
-                break
+        for other in self.paths[at:end]:
             path = common_prefix(path, other)
         return path
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import takewhile
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
@@ -263,10 +263,11 @@ def _latest(marks: Iterable[Mark]) -> dict[str, Mark]:
 def _sources_in(
     notes: Sequence[tuple[str, Sequence[str]]], known: _Known
 ) -> tuple[tuple[Source | None, ...], ...]:
-    return tuple(
-        tuple(_source_of(known, path, line_key(line), is_heading=_is_heading(line)) for line in lines)
-        for path, lines in notes
-    )
+    def of_note(path: str, lines: Sequence[str]) -> tuple[Source | None, ...]:
+        of_line = cache(lambda line: _source_of(known, path, line_key(line), is_heading=_is_heading(line)))
+        return tuple(map(of_line, lines))
+
+    return tuple(of_note(path, lines) for path, lines in notes)
 
 
 @dataclass

@@ -20,7 +20,7 @@ PAIRING: dict[str, Any] = {"messages": QUICK["messages"]}
 
 
 def _code(text: str) -> str:
-    found = re.search(r"nacre admin access approve (\w{8})$", text)
+    found = re.search(r"nacre admin access approve (\w{8})\nIf you are my owner, add --owner", text)
     assert found is not None, text
     return found[1]
 
