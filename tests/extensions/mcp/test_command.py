@@ -6,6 +6,8 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 from nacre.extensions.mcp.client.tool_list import ApprovedTools, ListedTool, StoredToolList, ToolList
 from nacre.runtime.settings.sections.mcp import McpServer
 from tests.cli.program import Terminal, run_here, run_nacre
@@ -33,6 +35,7 @@ def _state(home: Path) -> str:
 
 def test_a_server_that_nobody_asked_yet_is_asked(tmp_path: Path) -> None:
     """Its tools are listed and kept, and one that cannot start is named with the reason."""
+    pytest.importorskip("mcp")
     asked = {"command": sys.executable, "args": [wild_server.__file__, str(tmp_path / "starts")]}
     write_settings(tmp_path / ".nacre", {"mcp": {"servers": {"w": asked, "gone": {"command": "no-such"}}}})
     first = run_nacre(tmp_path, "admin", "mcp", "tools")
