@@ -38,7 +38,7 @@ LIMITS = {
     "depth: plain turn": 14,
     "files that one file imports": 65,
     "members that only forward": 15,
-    "lines: everything": 113_198,
+    "lines: everything": 113_199,
     "lines: core": 73_286,
     "imports from the core into extensions": 0,
 }

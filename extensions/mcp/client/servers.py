@@ -441,7 +441,8 @@ class ToolServers:
     @property
     def notices(self) -> tuple[str, ...]:
         unavailable = [
-            f"The MCP server {server.name!r} is unavailable: {server.problem}."
+            f"The MCP server {server.name!r} is unavailable: {server.problem}. "
+            "A call of one of its tools tries again."
             for server in self._servers
             if server.problem
         ]
