@@ -40,8 +40,8 @@ _BEST_LINE = 0.5
 _AS_CODE = 0.2
 _ANSWER = 1 / 1.2
 """What remains of the mix if an assistant says the best line: people ask for what they said."""
-_DAY, _DAY_ALONE = 0.25, 2.0
-"""What a day weighs that the query names, and, if the query asks for nothing else, more than all the rest."""
+_DAY = 0.25
+"""What the days that the query names weigh, or all the rest if it asks for nothing else."""
 
 _STRENGTH, _COVERED, _RELATED, _NEEDED = 1.2, 2.1, 4.6, 2.75
 _NEEDED_ALONE = 2.15
@@ -123,15 +123,15 @@ def mix(found: Candidates, facts: QueryFacts) -> Mix:
     vectors = _vector_share(covered, facts, words=top > 0) if found.cosines else 0.0
     meanings = _meaning(found)
     fits = {at: closeness(place.date, facts.days) for at, place in found.places.items()} if facts.days else {}
-    day = _DAY_ALONE if facts.is_day_alone else _DAY
     written = _as_code(found.evidence.values())
     values: dict[int, float] = {}
     for at in found.ids:
         words, item = found.words.get(at, 0.0) / top if top > 0 else 0.0, found.evidence.get(at)
-        value = (1 - vectors) * words + vectors * meanings.get(at, 0.0) + day * fits.get(at, 0.0)
+        value, fit = (1 - vectors) * words + vectors * meanings.get(at, 0.0), fits.get(at, 0.0)
         if item:
             value += _BEST_LINE * best_line_share(item, shares)
             value += _AS_CODE * sum(map(written.__getitem__, item.code))
+        value = fit + _DAY * value if facts.is_day_alone else value + _DAY * fit
         if item and at in found.answers and _is_answer(item, found.answers[at], shares):
             value *= _ANSWER
         values[at] = value
