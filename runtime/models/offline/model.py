@@ -1,7 +1,4 @@
-"""The offline responder as a `ChatModel`. It needs no key and no network.
-
-From a flush to the next compaction, which reads the same again, it remembers what it found nothing in.
-"""
+"""The offline responder as a `ChatModel`. It needs no key and no network."""
 
 from __future__ import annotations
 
@@ -11,7 +8,6 @@ from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from nacre.record import paused_collector
 from nacre.runtime.contracts.model import ModelRequest, TextDelta, overhead_tokens
@@ -26,16 +22,11 @@ from nacre.sessions.contracts.messages import (
 )
 from nacre.sessions.view.sent_view import estimate_message_tokens
 
-if TYPE_CHECKING:
-    from nacre.runtime.models.offline.responder import Barren
-
 MODEL = "extractive"
 CONTEXT_WINDOW_TOKENS = 32_000
 
 MOST_COUNTED_MESSAGES = 2_000
 """Of more messages, evenly spaced ones are counted, at least half as many."""
-MOST_BARREN = 200_000
-"""The most texts without notes that are remembered between two compactions."""
 MOST_QUICK_MESSAGES = 4
 _PIECE = re.compile(r"\S{1,24}\s{0,24}|\s{1,24}")
 MOST_QUICK_CHARS = 50_000
@@ -63,7 +54,6 @@ class OfflineModel:
         self._now_ms = now_ms
         self._new_id = new_id
         self._count_tokens = count_tokens
-        self._barren: Barren = {}
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | AssistantMessage]:
         """Streams the answer in pieces of about a word, then the whole message."""
@@ -85,9 +75,7 @@ class OfflineModel:
 
         now_ms = self._now_ms()
         day = datetime.fromtimestamp(now_ms / 1000, tz=UTC).date()
-        answer = respond(request, clock_date=day, count_tokens=self._count_tokens, barren=self._barren)
-        if request.purpose == "compaction" or len(self._barren) > MOST_BARREN:
-            self._barren = {}
+        answer = respond(request, clock_date=day, count_tokens=self._count_tokens)
         text = self._within(answer.text, request.max_output_tokens)
         return self._message(request, answer, text, now_ms)
 

@@ -9,9 +9,6 @@ string, and every open run has an upper bound.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
-from functools import cache
-from itertools import pairwise
 
 from nacre.memory.text.days.day_words import MONTHS, WEEKDAYS
 from nacre.runtime.models.offline.sentences import ONE_WRITING
@@ -96,128 +93,22 @@ asking     remember|recall|know|find|search|look|show|remind|notes?|memory|memor
 asking     weißt|erinnerst|sag|zeig|such|suche|dime|dis|cherche|busca|dimmi|скажи|найди|谁|记得|[ぁ-ゖ]+|私の|は誰|誰で
 """
 
-_SIGNS = {
-    "decision": "deci|déci|entsch|settled|picked|agreed|chose|beschlossen|vereinbart|festgelegt|wir nehmen|wir v|wir e"
-    "|we'll |i'll |we will |i will |going to |let's |lets |convenu|choisi|acorda|elegimos|escolhemos|combinamos"
-    "|scelto|concordato|решил|договорились|выбрали|决定|选择|约定|商定|定下|로 |ことに|決め|採用",
-    "preference": "prefer|préfère|favo|from now on|allerg|vega|veget|végét|left-hand|lactose|colo|like|dislike|love|hate|enjoy|stand"
-    "|do not |don't |dont |never|always|ich |lieblings|détest|detest|aime|adore|prefier|prefir|odio|odeio|soy al|gusta"
-    "|encanta|gosto|mi piac|предпочита|люблю|ненави|нрав|喜欢|讨厌|偏好|偏爱|爱吃|爱喝|习惯|过敏|好き|嫌い|苦手|アレルギー|좋아|싫어|알레르기",
-    "rule": "always|never|at most|at least|no more than|must|instead of|rather than|do not |don't |dont |please |immer|niemals"
-    "|höchstens|mindestens|toujours|jamais|siempre|nunca|sempre|никогда|всегда|一定要|不要|不能|总是|必ず|絶対に|しないで|항상|절대",
-    "open": "need |needs |have to|have you|i must|we must|i should|we should|still |also |want to|want you|ought |to-do|todo|blocked "
-    "|stuck |waiting |remind me|remember to|forget to|ich |wir |erinner"
-    "|il faut|je dois|nous devons|on doit|rappelle|tengo que|tenemos|hay que|necesito|debemos|recuérdame|preciso|temos que"
-    "|tenho que|devo|dobbiamo|bisogna|нужно|надо|долж|需要|必须|应该|提醒|しなければ|必要|すべき|해야|필요",
-}
-"""One of these stands in every statement of the kind: most texts of a long history have none of them.
 
-Those that begin with a Latin letter begin a word, so that a search tries them at one place in six.
-"""
-
-_SEARCHED = frozenset(("marked", "decision", "preference", "rule", "open", "request", "fact", "date"))
-
-
-def _rows() -> dict[str, list[str]]:
-    patterns: dict[str, list[str]] = {}
+def _patterns() -> dict[str, re.Pattern[str]]:
+    rows: dict[str, list[str]] = {}
     for row in _TABLE.strip().translate(ONE_WRITING).splitlines():
         if not row.startswith("#"):
             kind, pattern = row.split(maxsplit=1)
-            patterns.setdefault(kind, []).append(pattern)
-    for word, names in (("MONTH", MONTHS), ("WEEKDAY", WEEKDAYS)):
-        patterns["date"] = [row.replace(word, _one_of(names)) for row in patterns["date"]]
-    return patterns
+            for word, names in (("MONTH", MONTHS), ("WEEKDAY", WEEKDAYS)):
+                pattern = pattern.replace(word, f"(?:{'|'.join(map(re.escape, names))})")
+            rows.setdefault(kind, []).append(pattern)
+    return {kind: re.compile("|".join(patterns)) for kind, patterns in rows.items()}
 
 
-def _one_of(words: Iterable[str]) -> str:
-    """A pattern of one of the words, which a search tries letter by letter, all at once."""
-    rests: dict[str, list[str]] = {}
-    for word in words:
-        rests.setdefault(word[:1], []).append(word[1:])
-    ends = "?" if rests.pop("", None) else ""
-    branches = [re.escape(first) + _one_of(rest) for first, rest in rests.items()]
-    return f"(?:{'|'.join(branches)}){ends}" if branches else ""
-
-
-def _tried_together(alternatives: Iterable[str]) -> re.Pattern[str]:
-    """All of them as one pattern that a search passes quickly: what begins alike stands behind one check.
-
-    Only for kinds that are asked whether they occur: which alternative of several matches may be another.
-    """
-    groups: dict[str, list[str]] = {r"\b(?=\w)": [], "^": [], r"(?=[^\x00-\x7f])": [], "": []}
-    for alternative in alternatives:
-        if alternative.startswith(r"\b"):
-            groups[r"\b(?=\w)"].append(alternative[2:])
-        elif alternative.startswith("^"):
-            groups["^"].append(alternative[1:])
-        else:
-            groups["" if alternative[0].isascii() else r"(?=[^\x00-\x7f])"].append(alternative)
-    checked = [f"{check}(?:{'|'.join(group)})" for check, group in groups.items() if group]
-    return re.compile("|".join(checked or ["(?!)"]))  # nothing at all where there is none
-
-
-def _can_be_ascii(alternative: str) -> bool:
-    """Whether it may match a text of ASCII alone: not when it is all signs of other scripts."""
-    return alternative.isascii() or re.search("[a-z]", re.sub(r"\\.", "", alternative)) is not None
-
-
-def _alternatives(pattern: str) -> list[str]:
-    cuts, depth, is_set = [-1], 0, False
-    for token in re.finditer(r"\\.|[\[\]()|]", pattern):
-        sign = token[0]
-        if is_set:
-            is_set = sign != "]"
-        elif sign == "|" and not depth:
-            cuts.append(token.start())
-        else:
-            is_set = sign == "["
-            depth += (sign == "(") - (sign == ")")
-    return [pattern[start + 1 : end] for start, end in pairwise([*cuts, len(pattern)])]
-
-
-_ROWS = _rows()
-_PARTS = {kind: [part for row in _ROWS[kind] for part in _alternatives(row)] for kind in _SEARCHED}
-_IN_ASCII = {kind: _tried_together(filter(_can_be_ascii, parts)) for kind, parts in _PARTS.items()}
-STATEMENTS = {kind: _tried_together(parts) for kind, parts in _PARTS.items()}
-"""The patterns of the kinds of statements, and of the marks of a question (`marked`)."""
-
-PHRASES = {kind: re.compile("|".join(rows)) for kind, rows in _ROWS.items() if kind not in _SEARCHED}
-"""The patterns of all other kinds, over all languages, for `plain` text."""
+PHRASES = _patterns()
+"""The pattern of each kind, over all languages, for `plain` text."""
 
 
 def occurs(kind: str, text: str) -> bool:
-    """Whether a `plain` text contains one of `STATEMENTS`."""
-    return (_IN_ASCII if text.isascii() else STATEMENTS)[kind].search(text) is not None
-
-
-@cache
-def _sign_patterns(kinds: frozenset[str]) -> tuple[re.Pattern[str], re.Pattern[bytes]]:
-    """Patterns of the signs of these kinds, for any text and for the words of one in ASCII."""
-    signs = "|".join(_SIGNS[kind] for kind in sorted(kinds)).translate(ONE_WRITING).split("|")
-    latin = [sign for sign in signs if sign[:1].isascii()]
-    others = _one_of(sign for sign in signs if sign not in latin)
-    in_ascii = _one_of(sign.encode().translate(_WORDS).decode() for sign in latin if sign.isascii())
-    return (
-        re.compile(f"[^a-z]{_one_of(latin) or '(?!)'}|{others or '(?!)'}"),
-        re.compile(f" {in_ascii or '(?!)'}".encode()),
-    )
-
-
-_WORDS = bytes(ord(chr(code).lower()) if chr(code).isalpha() else ord(" ") for code in range(128)) + bytes(
-    128
-)
-"""Letters in lower case, and a blank for all else: a search for a blank takes two thirds of the time."""
-
-
-def sign_test(kinds: Collection[str]) -> Callable[[str], bool]:
-    """A quick test whether there can be a statement of one of these kinds in a text, which need not be `plain`."""
-    if any(kind not in _SIGNS for kind in kinds):
-        return lambda _text: True
-    in_any, in_ascii = _sign_patterns(frozenset(kinds))
-
-    def may_occur(text: str) -> bool:
-        if text.isascii():
-            return in_ascii.search(b" " + text.encode().translate(_WORDS)) is not None
-        return in_any.search(f"\n{text}".translate(ONE_WRITING).lower()) is not None
-
-    return may_occur
+    """Whether a `plain` text contains a phrase of this kind."""
+    return PHRASES[kind].search(text) is not None

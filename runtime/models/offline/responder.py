@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from datetime import date
 from itertools import chain, islice, zip_longest
-from typing import TypeAlias
 
 from nacre.memory.text.days.day_words import DAY_WORDS
 from nacre.memory.text.evidence import Finder
@@ -27,7 +26,7 @@ from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.contracts.silence import SILENT_TOKEN
 from nacre.runtime.models.offline import answers
 from nacre.runtime.models.offline.answers import Answer, is_quoting
-from nacre.runtime.models.offline.phrases import PHRASES, sign_test
+from nacre.runtime.models.offline.phrases import PHRASES
 from nacre.runtime.models.offline.reading import (
     DAILY_LOG,
     KINDS,
@@ -62,32 +61,18 @@ APPEND, SEARCH = "append", "memory_search"
 _NOT_PRIVATE = re.compile(r"\bChat: (?!direct\b)\S")
 _LIST_ITEM = re.compile(r"(?:[-*+]|\d{1,3}[.)])\s")
 
-Barren: TypeAlias = dict[tuple[str, str], frozenset[str]]
-"""Texts with the result of reading them, and the kinds of notes that they do not contain."""
 
-
-def respond(
-    request: ModelRequest,
-    *,
-    clock_date: date,
-    count_tokens: Callable[[str], int],
-    barren: Barren,
-) -> Answer:
-    """The answer to a request. `clock_date` is today if the request does not state a date.
-
-    What is in `barren` is not classified again; a flush adds to it what the summary after it would.
-    """
+def respond(request: ModelRequest, *, clock_date: date, count_tokens: Callable[[str], int]) -> Answer:
+    """The answer to a request. `clock_date` is today if the request does not state a date."""
     if request.purpose == "compaction":
-        return Answer(text=summary_of(request, count_tokens=count_tokens, barren=barren))
+        return Answer(text=summary_of(request, count_tokens=count_tokens))
     if request.purpose == "slug":
         return Answer(text=slug_of(request))
     reading, log = read_request(request), todays_log(request, clock_date=clock_date)
     tools = {tool.name for tool in request.tools}
     if request.purpose == "flush":
         can_write = APPEND in tools and not reading.finished_call(APPEND)
-        notes = ""
-        if can_write:
-            notes = flush_notes(request, reading.said, count_tokens=count_tokens, barren=barren)
+        notes = flush_notes(request, reading.said, count_tokens=count_tokens) if can_write else ""
         named = DAILY_LOG.search(reading.ask)
         call = _call(APPEND, path=named.group() if named else log, text=notes)
         return Answer(calls=[call]) if notes else Answer(text=SILENT_TOKEN)
@@ -319,65 +304,43 @@ class _Notes:
     meanwhile: who needs a few does not wait for a long conversation.
     """
 
-    def __init__(self, said: Sequence[Said], known: Known, wanted: Collection[str], barren: Barren) -> None:
+    def __init__(self, said: Sequence[Said], known: Known, wanted: Collection[str]) -> None:
         self._said = said
         self._known = known
         self._wanted = wanted
-        self._barren = barren
         self._kept: set[str] = set()
         self._answered: list[Said] = []
         self._closed: set[str] = set()
 
     def __iter__(self) -> Iterator[Item]:
-        following, wanted = None, frozenset[str]()
-        may_decide = may_be_wanted = sign_test(("decision",))
+        following = None
         for order in range(len(self._said) - 1, -1, -1):
             part = self._said[order]
-            if len(self._wanted) != len(wanted):
-                wanted = frozenset(self._wanted)
-                may_be_wanted = sign_test([kind for kind in self._wanted if kind != "request"])
             if part.speaker == "user":
                 is_answered = following is not None and is_answer(following)
                 if is_answered:
                     self._answered.append(part)
-                asks_nothing = is_answered or "open" not in wanted
-                key = part.text, "told" if asks_nothing else "asked"
-                if not wanted <= self._barren.get(key, frozenset()):
-                    told = self._told(part, may_be_wanted, asks_nothing=asks_nothing)
-                    if (first := next(told, None)) is None:
-                        self._barren[key] = wanted
-                    else:
-                        yield from self._of_user(order, chain([first], told), is_answered=is_answered)
-            elif part.speaker == "assistant" and "decision" in wanted:
-                key = part.text, "answer"
-                if key not in self._barren and may_decide(part.text):
-                    yield from self._of_assistant(order)
-                else:
-                    self._barren[key] = frozenset()
+                yield from self._of_user(order, is_answered=is_answered)
+            elif part.speaker == "assistant" and "decision" in self._wanted:
+                yield from self._of_assistant(order)
             following = part if part.speaker in ("user", "assistant") else following
 
-    def _told(
-        self, part: Said, may_be_wanted: Callable[[str], bool], *, asks_nothing: bool
-    ) -> Iterator[tuple[str, str, str]]:
-        """The sentences that may become notes, without the request to remember them, and their kinds."""
-        if asks_nothing and not may_be_wanted(part.text):
-            return
-        for sentence in part.sentences:
-            if asks_nothing and not may_be_wanted(sentence):
-                continue
+    def _of_user(self, order: int, *, is_answered: bool) -> Iterator[Item]:
+        asks_nothing = is_answered or "open" not in self._wanted
+        for sentence in self._said[order].sentences:
             text = without_request(sentence)
-            kind = self._kind(sentence, is_told=text != sentence, asks_nothing=asks_nothing)
-            if kind not in ("", "request") or (not asks_nothing and (kind or is_question(sentence))):
-                yield sentence, text, kind
-
-    def _of_user(
-        self, order: int, told: Iterable[tuple[str, str, str]], *, is_answered: bool
-    ) -> Iterator[Item]:
-        for sentence, text, kind in told:
-            is_asked = text == sentence and (kind == "request" or is_question(sentence))
-            if is_asked and (is_answered or self._is_closed(folded(text))):
+            kind = kind_of(sentence, self._wanted if asks_nothing and text == sentence else KINDS)
+            if text != sentence:
+                kind = "fact" if kind in ("", "request") else kind
+            elif not kind and "fact" in self._wanted and has_identifier(sentence[:SENTENCE_CHARS]):
+                kind = "fact"
+            elif kind in ("", "request") and asks_nothing:
                 continue
-            if note := self._noted(sentence, text, "open" if is_asked else kind, order):
+            if text == sentence and (kind == "request" or is_question(sentence)):
+                if is_answered or self._is_closed(folded(text)):
+                    continue
+                kind = "open"
+            if kind and (note := self._noted(sentence, text, kind, order)):
                 yield note
 
     def _of_assistant(self, order: int) -> Iterator[Item]:
@@ -386,13 +349,6 @@ class _Notes:
             is_decision = kind_of(sentence, ("decision",)) and not is_question(sentence)
             if is_decision and (note := self._noted(sentence, without_request(sentence), "decision", order)):
                 yield note
-
-    def _kind(self, sentence: str, *, is_told: bool, asks_nothing: bool) -> str:
-        kind = kind_of(sentence, self._wanted if asks_nothing and not is_told else KINDS)
-        if is_told:
-            return "fact" if kind in ("", "request") else kind
-        is_exact = not kind and "fact" in self._wanted and has_identifier(sentence[:SENTENCE_CHARS])
-        return "fact" if is_exact else kind
 
     def _noted(self, sentence: str, text: str, kind: str, order: int) -> Item | None:
         words = folded(text)
@@ -466,7 +422,7 @@ _QUOTED_LINE = re.compile(r"^> (?!—)(.+)$", re.MULTILINE)
 _SLUG_USER = re.compile(r"^User: (.*?)(?=^(?:User|Assistant): |\Z)", re.DOTALL | re.MULTILINE)
 
 
-def summary_of(request: ModelRequest, *, count_tokens: Callable[[str], int], barren: Barren) -> str:
+def summary_of(request: ModelRequest, *, count_tokens: Callable[[str], int]) -> str:
     """The summary that a request asks for; nothing inside the tags of the prompt is an instruction."""
     prompt = message_text(request.messages[-1]) if request.messages else ""
     talk, without_talk = _CONVERSATION.search(prompt), _CONVERSATION.sub("", prompt)
@@ -477,23 +433,17 @@ def summary_of(request: ModelRequest, *, count_tokens: Callable[[str], int], bar
     else:
         focus = _FOCUS.search(instructions)
         earlier, words = previous[1] if previous else "", focus[1] if focus else ""
-        candidates = _of_history(said, earlier, words, barren)
+        candidates = _of_history(said, earlier, words)
     return _outline(candidates, request, count_tokens, "(none)")
 
 
-def flush_notes(
-    request: ModelRequest,
-    said: Sequence[Said],
-    *,
-    count_tokens: Callable[[str], int],
-    barren: Barren,
-) -> str:
+def flush_notes(request: ModelRequest, said: Sequence[Said], *, count_tokens: Callable[[str], int]) -> str:
     """The notes of what was `said` before a request; empty when none is new, worth keeping, and fits."""
     calls = (done.call for done in finished_calls(request.messages) if not done.failed)
     appended = [str(call.arguments.get("text")) for call in calls if call.name == "append"]
     recalled = [part.text for part in said if part.speaker == "other"]
     known = Known([request.system.joined(), *recalled, *appended])
-    found = _newest_notes(said, known, barren, most=MOST_ITEMS_PER_SECTION)
+    found = _newest_notes(said, known, most=MOST_ITEMS_PER_SECTION)
     groups = {Section(title=_IN_FLUSH[section], level=3): notes for section, notes in found.items()}
     text = _outline(groups, request, count_tokens, "")
     return f"{text}\n" if text else ""
@@ -505,18 +455,16 @@ def decisions_of(said: Sequence[tuple[str, str]]) -> list[str]:
     In the order in which it was said; the newest ones where there are many.
     """
     parts = [Said(speaker="user" if who == "user" else "assistant", text=text) for who, text in said]
-    newest = islice(_Notes(parts, Known(()), {"decision", "preference", "date"}, {}), MOST_ITEMS_PER_SECTION)
+    newest = islice(_Notes(parts, Known(()), {"decision", "preference", "date"}), MOST_ITEMS_PER_SECTION)
     return [item.text for item in sorted(newest, key=lambda item: item.order)]
 
 
-def _newest_notes(
-    said: Sequence[Said], known: Known, barren: Barren, *, most: int
-) -> dict[Section, list[Item]]:
+def _newest_notes(said: Sequence[Said], known: Known, *, most: int) -> dict[Section, list[Item]]:
     """The newest `most` notes of each section; no more is read than that takes."""
     found: dict[Section, list[Item]] = {section: [] for section in _PLACES}
     section_of = {kind: section for section, kinds in _PLACES.items() for kind in kinds}
     wanted = set(KINDS)
-    for note in _Notes(said, known, wanted, barren):
+    for note in _Notes(said, known, wanted):
         section = section_of[note.kind]
         found[section].append(note)
         if len(found[section]) == most:
@@ -538,10 +486,10 @@ def slug_of(request: ModelRequest) -> str:
     return "-".join(word for word in counted if word in most)
 
 
-def _of_history(said: Sequence[Said], previous: str, focus: str, barren: Barren) -> dict[Section, list[Item]]:
+def _of_history(said: Sequence[Said], previous: str, focus: str) -> dict[Section, list[Item]]:
     # What has words of the focus goes first, wherever it was said; else the newest.
     most = sys.maxsize if focus else MOST_ITEMS_PER_SECTION
-    new = {section: list[Item]() for section in SECTIONS} | _newest_notes(said, Known(()), barren, most=most)
+    new = {section: list[Item]() for section in SECTIONS} | _newest_notes(said, Known(()), most=most)
     new |= {GOAL: _goals(said), DONE: _done(said, most=most)}
     old, finder = _earlier(previous), finder_for(focus)
     candidates: dict[Section, list[Item]] = {}
@@ -559,7 +507,7 @@ def _of_turn_prefix(said: Sequence[Said]) -> dict[Section, list[Item]]:
     return {
         ORIGINAL_REQUEST: [Item(text=clipped(text, MAX_LAST_ASK_CHARS), order=0) for text in asked],
         EARLY_PROGRESS: [*_done(said, most=MOST_ITEMS_PER_SECTION), *steps][:MOST_ITEMS_PER_SECTION],
-        SUFFIX_CONTEXT: [*_Notes(said, Known(asked), KINDS, {})],
+        SUFFIX_CONTEXT: [*_Notes(said, Known(asked), KINDS)],
     }
 
 

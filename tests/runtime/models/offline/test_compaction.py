@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
 
 from nacre.prompts import render
-from nacre.runtime.models.offline.reading import read_request
-from nacre.runtime.models.offline.responder import Barren, flush_notes, summary_of
 from nacre.sessions.contracts.messages import ToolCall, message_text, serialise_for_summary
 from tests.runtime.models.offline.requests import (
-    APPEND,
     answer,
     assistant,
     count_tokens,
-    offline,
     request,
     result,
     user,
 )
-from tests.runtime.turn.watched_work import watched_work
 
 HEADINGS = [
     "## Goal",
@@ -166,48 +158,6 @@ async def test_the_beginning_of_a_turn_has_its_own_headings() -> None:
     assert section(text, "## Original Request") == ["Clean up src/app.py and report."]
     assert section(text, "## Early Progress") == ["- I looked at it.", "- `append` on `notes/plan.md`"]
     assert section(text, "## Context for Suffix") == ["(none)"]
-
-
-SENTENCES = (
-    *("We decided to drop Redis.", "I prefer tea.", "Never use tabs.", "I still need to call Ann."),
-    *("My dog is called Rex.", "The audit is on 2026-12-01.", "Which port is it?", "See src/app.py."),
-    *("Write the letter.", "It rains.", "Remember that I like figs.", "私は紅茶が好きです。"),
-)
-
-
-@given(
-    st.lists(
-        st.tuples(st.booleans(), st.lists(st.sampled_from(SENTENCES), min_size=1, max_size=3)), max_size=30
-    ),
-    st.integers(0, 30),
-)
-@settings(max_examples=60)
-def test_a_summary_after_a_flush_is_the_one_without(talk: list[tuple[bool, list[str]]], end: int) -> None:
-    """What the flush found nothing in is not looked at again, and nothing else is left out."""
-    messages = [user(" ".join(said)) if is_user else assistant(" ".join(said)) for is_user, said in talk]
-    asked = request(*messages, "Flush.", purpose="flush", tools=(APPEND,), stable="I prefer tea.")
-    prompt = request(first(serialise_for_summary(messages[:end])), purpose="compaction", tools=())
-    barren: Barren = {}
-    flush_notes(asked, read_request(asked).said, count_tokens=count_tokens, barren=barren)
-    after = summary_of(prompt, count_tokens=count_tokens, barren=barren)
-    assert after == summary_of(prompt, count_tokens=count_tokens, barren={})
-
-
-async def test_a_summary_after_a_flush_looks_for_notes_once() -> None:
-    """Also when answers come between the two, and steps of the flush that read nothing."""
-    messages = [
-        part for at in range(300) for part in (user(f"We saw lake {at}."), assistant(f"I see {at} fish."))
-    ]
-    prompt = request(first(serialise_for_summary(messages)), purpose="compaction", tools=())
-    model, calls = offline(), list[int]()
-    for before in ((), (request(*messages, purpose="flush", tools=(APPEND,)), request("Hello!"))):
-        for asked in (*before, prompt):
-            # Work is counted on threads that begin meanwhile.
-            asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-            with watched_work() as work:
-                [_ async for _ in model.stream(asked)]
-        calls.append(work.calls)
-    assert calls[1] < calls[0] * 0.8
 
 
 async def test_both_halves_of_a_split_turn_are_merged_later() -> None:

@@ -212,8 +212,8 @@ async def test_the_path_of_the_prompt_wins() -> None:
 @pytest.mark.parametrize(
     ("sentence", "most_calls"),
     [
-        ("Is pump {} all right?", 150),
-        ("The key of box {} lies in /srv/box{}/key.txt now.", 150),
+        ("Is pump {} all right?", 200),
+        ("The key of box {} lies in /srv/box{}/key.txt now.", 200),
     ],
 )
 def test_a_message_costs_little(sentence: str, most_calls: int) -> None:
@@ -223,7 +223,7 @@ def test_a_message_costs_little(sentence: str, most_calls: int) -> None:
     ]
     asked = request(*talk, PROMPT, purpose="flush", tools=(APPEND,))
     said = read_request(asked).said
-    flush_notes(asked, said, count_tokens=count_tokens, barren={})  # patterns are made once
+    flush_notes(asked, said, count_tokens=count_tokens)
     with watched_work() as work:
-        flush_notes(asked, read_request(asked).said, count_tokens=count_tokens, barren={})
+        flush_notes(asked, read_request(asked).said, count_tokens=count_tokens)
     assert work.calls < most_calls * len(talk) // 2
