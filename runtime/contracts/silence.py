@@ -76,15 +76,24 @@ class SilenceFilter:
 
     def __init__(self) -> None:
         self._held = ""
+        self._unread: list[str] = []
         self._last_shown = ""
         self._has_begun = False
+        self._is_thinking = False
 
     def feed(self, delta: str) -> str:
         """Takes the next characters; returns those that are safe to show now."""
-        self._held += delta
+        self._unread.append(delta)
+        # Only a tag ends reasoning. Reading all of it with each piece would take quadratic time.
+        if self._is_thinking and ">" not in delta:
+            return ""
+        self._take_unread()
         if not self._has_begun:
             if _may_become_leading(self._held):
+                found = _THINKING.match(self._held.lstrip())
+                self._is_thinking = found is not None and found[1] is None
                 return ""
+            self._is_thinking = False
             self._held = _without_leading(self._held)
             self._has_begun = True
         safe_chars = _safe_chars(self._held)
@@ -94,9 +103,14 @@ class SilenceFilter:
 
     def finish(self) -> str:
         """Ends the answer; returns the rest of what is shown."""
+        self._take_unread()
         if not self._has_begun:
             return without_token(self._held)
         return _without_trailing(self._last_shown + self._held)[len(self._last_shown) :]
+
+    def _take_unread(self) -> None:
+        self._held += "".join(self._unread)
+        self._unread.clear()
 
 
 def _plain(text: str) -> str:

@@ -186,6 +186,12 @@ def test_reasoning_that_begins_again_and_again_is_no_work(repeated: str) -> None
     assert without_token(text) == text
 
 
+def test_long_reasoning_is_no_work() -> None:
+    """It is held back until it ends, and read a few times only."""
+    _, whole = streamed(["<think>", *(100_000 * ["Is it so? "]), "</think>", "NO_REPLY"])
+    assert whole == ""
+
+
 PIECES = [
     "NO_REPLY",
     "```",
