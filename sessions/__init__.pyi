@@ -18,7 +18,7 @@ from .contracts.keys import (
     canonical_key as canonical_key,
     is_private_key as is_private_key,
     key_kind as key_kind,
-    normalise_agent_id as normalise_agent_id,
+    normalize_agent_id as normalize_agent_id,
     route_key as route_key,
 )
 from .contracts.messages import (
@@ -34,7 +34,7 @@ from .contracts.messages import (
     UserMessage as UserMessage,
     message_from_json as message_from_json,
     message_text as message_text,
-    serialise_for_summary as serialise_for_summary,
+    serialize_for_summary as serialize_for_summary,
     usage_from_json as usage_from_json,
     user_message as user_message,
 )

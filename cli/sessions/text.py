@@ -223,7 +223,7 @@ def _flush_line(flush: Mapping[str, Any]) -> str:
 def _entry_lines(entry: Entry, zone: tzinfo) -> list[str]:
     if isinstance(entry.body, Compaction):
         before = f" ({short_count(entry.body.tokens_before)} tokens)" if entry.body.tokens_before else ""
-        return [f"--- compaction: what was said before was summarised{before} ---"]
+        return [f"--- compaction: what was said before was summarized{before} ---"]
     if (flush := _flush(entry)) is not None:
         return [_flush_line(flush)]
     if isinstance(entry.body, BranchSummary):

@@ -20,7 +20,7 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.extensions.service import HttpMount, caller_of
 from nacre.runtime.ledger.records import LedgerUnusable
 from nacre.runtime.settings.config import Config
-from nacre.sessions.contracts.keys import normalise_agent_id
+from nacre.sessions.contracts.keys import normalize_agent_id
 
 Handler: TypeAlias = Callable[[Request], Awaitable[tuple[int, object]]]
 NOBODY = "Nobody has this code: it was used, or it has expired after an hour."
@@ -96,7 +96,7 @@ class AdminApi:
 
     async def _found(self, request: Request) -> hosting.HostedAgent:
         agent_id = request.path_params["agent"]
-        if agent_id != normalise_agent_id(agent_id):
+        if agent_id != normalize_agent_id(agent_id):
             raise HTTPException(400, f"{agent_id!r} is not an agent ID.")
         if (found := await hosting.find(self._database, agent_id, self._listed)) is None:
             raise HTTPException(404, NOT_AGENTS.format(id=agent_id))

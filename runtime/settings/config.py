@@ -254,10 +254,10 @@ class StateSettings:
         )
 
     def _known_id(self, wanted: str, *, new_user: bool = False) -> str:
-        from nacre.sessions.contracts.keys import normalise_agent_id
+        from nacre.sessions.contracts.keys import normalize_agent_id
 
         agents, found = self._written.agents, wanted.strip().lower()
-        if found.startswith(USER_PREFIX) and found == normalise_agent_id(found):
+        if found.startswith(USER_PREFIX) and found == normalize_agent_id(found):
             if new_user and found in agents.ids:
                 raise ConfigError(
                     f"The agent of this user would be {found!r}, and agents.list in {self._file} has one "
@@ -433,11 +433,11 @@ def listed_id(wanted: str, agents: AgentsSettings, file: Path) -> str:
     Raises:
         ConfigError: there is no such agent.
     """
-    from nacre.sessions.contracts.keys import normalise_agent_id
+    from nacre.sessions.contracts.keys import normalize_agent_id
 
     if not wanted.strip():
         return agents.default_id
-    found = normalise_agent_id(wanted)
+    found = normalize_agent_id(wanted)
     if found in agents.ids and found == wanted.strip().lower():
         return found
     is_one = len(agents.ids) == 1
@@ -456,14 +456,14 @@ def user_agent_id(user: str) -> str:
     Raises:
         ConfigError: the name is blank.
     """
-    from nacre.sessions.contracts.keys import normalise_agent_id
+    from nacre.sessions.contracts.keys import normalize_agent_id
 
     if not user.strip():
         raise ConfigError("A user needs a name that stays the same, such as the id in your own database.")
     if re.fullmatch(r"[a-z0-9_]{1,40}", user):  # no hyphen: it would look like a name with a digest
         return f"{USER_PREFIX}{user}"
     digest = hashlib.sha256(user.encode("utf-8", "surrogatepass")).hexdigest()[:20]
-    return f"{USER_PREFIX}{normalise_agent_id(user)[:32].strip('-_') or 'x'}-{digest}"
+    return f"{USER_PREFIX}{normalize_agent_id(user)[:32].strip('-_') or 'x'}-{digest}"
 
 
 def owners_path(text: str | None, home: Path) -> Path | None:

@@ -39,7 +39,7 @@ from nacre.sessions.contracts.messages import (
     UserMessage,
     last_results,
     message_text,
-    serialise_for_summary,
+    serialize_for_summary,
     user_message,
 )
 from nacre.sessions.entries.entries import Compaction, Entry
@@ -90,11 +90,11 @@ async def summary_of(
     for model in (*models, extractor):
         if model is extractor and failures and not _is_unusable(failures[-1], must_shrink=must_shrink):
             break
-        summariser = Summariser(
+        summarizer = Summarizer(
             model, instructions=instructions, count_tokens=count_tokens, now_ms=now_ms, partial=partial
         )
         try:
-            text = await summariser.summarise(plan)
+            text = await summarizer.summarize(plan)
         except ModelError as error:
             log.warning("no summary from %s: %s", model.name, error)
             failures.append(error)
@@ -188,7 +188,7 @@ class PartialSummaries(Record):
     remember: Callable[[str, str], Awaitable[None]]
 
 
-class Summariser:
+class Summarizer:
     """Asks one model for a summary. `instructions` are part of every request."""
 
     def __init__(
@@ -210,7 +210,7 @@ class Summariser:
         self._smaller_parts = 0
         self._writing: str | None = None
 
-    async def summarise(self, plan: CompactionPlan) -> str:
+    async def summarize(self, plan: CompactionPlan) -> str:
         """The summary of what a plan removes from the view, followed by the plan's facts.
 
         Raises:
@@ -225,11 +225,11 @@ class Summariser:
 
     def _read(self, plan: CompactionPlan) -> tuple[str, list[Piece], list[Piece]]:
         most, count = self._part_tokens, self._count_tokens
-        asked = [message_text(part) for part in plan.to_summarise if isinstance(part, UserMessage)]
+        asked = [message_text(part) for part in plan.to_summarize if isinstance(part, UserMessage)]
         # The owner may have asked for a language of their own.
         self._writing = None if self._instructions else main_writing("\n".join(asked))
         previous = plan.previous_summary or ""
-        history = pieces_of(plan.to_summarise, most_tokens=most, count_tokens=count)
+        history = pieces_of(plan.to_summarize, most_tokens=most, count_tokens=count)
         prefix = pieces_of(plan.turn_prefix, most_tokens=most, count_tokens=count)
         if count(previous) > max(2 * self._limits.summary_tokens, most // 4):
             # Another program's summary, or an older one with a larger budget: it is distilled like the rest.
@@ -292,7 +292,7 @@ class Summariser:
         )
 
     async def _request(self, prompt: str) -> str:
-        """An answer; a defective first one is requested again. Raises `ModelError` as `summarise`."""
+        """An answer; a defective first one is requested again. Raises `ModelError` as `summarize`."""
         if self._instructions:
             prompt += f"\n\n{render('compaction/focus', focus=self._instructions)}"
         text, defect = await self._answer(prompt)
@@ -458,16 +458,16 @@ def pieces_of(
     messages, then into halves of a message's text.
     """
     if most_tokens == sys.maxsize:
-        whole = serialise_for_summary(messages)
+        whole = serialize_for_summary(messages)
         return [Piece(text=whole, tokens=0)] if whole.strip() else []
     pieces: list[Piece] = []
     for group in _groups(messages):
-        text = serialise_for_summary(group)
+        text = serialize_for_summary(group)
         tokens = count_tokens(text)
         if tokens <= most_tokens:
             pieces += [Piece(text=text, tokens=tokens)] if text.strip() else []
             continue
-        for part in map(serialise_for_summary, ([message] for message in group)):
+        for part in map(serialize_for_summary, ([message] for message in group)):
             pieces += cut_text(part, most_tokens=most_tokens, count_tokens=count_tokens)
     return pieces
 

@@ -209,7 +209,7 @@ class Window:
         await self._flush.cover_before(plan.first_kept_entry_id)
         await session.compact(summary.text, plan, tokens_after=after + overhead_tokens)
         if summary.problem:
-            self._emit(Warned(message=_who_summarised(summary)))
+            self._emit(Warned(message=_who_summarized(summary)))
         return await self._ended(
             reason, tokens_before, tokens_after=after + overhead_tokens, summary=summary.text
         )
@@ -293,6 +293,6 @@ class Window:
         return ended
 
 
-def _who_summarised(summary: Summary) -> str:
+def _who_summarized(summary: Summary) -> str:
     what = "An extract" if summary.is_extract else f"{summary.model_name}'s summary"
     return f"{what} stands for the older history, because: {summary.problem}"

@@ -43,13 +43,13 @@ from nacre.sessions.view.transcript import (
 class CompactionPlan(Record):
     """A compaction that is possible.
 
-    `to_summarise` goes into the history's summary, together with `previous_summary`. When the cut falls
+    `to_summarize` goes into the history's summary, together with `previous_summary`. When the cut falls
     inside a turn, `turn_prefix` is that turn's part before the cut. `kept_tokens` is the estimated size of
     the messages that stay verbatim. `facts` go below the summary, no matter who writes it.
     """
 
     first_kept_entry_id: str
-    to_summarise: tuple[Message, ...]
+    to_summarize: tuple[Message, ...]
     turn_prefix: tuple[Message, ...]
     tokens_before: int
     previous_summary: str | None
@@ -112,13 +112,13 @@ def plan_compaction(
     turn_start = _turn_start(units, cut)
     if not units[turn_start].starts_turn:
         turn_start = cut
-    to_summarise, turn_prefix = _old(units[:turn_start]), _old(units[turn_start:cut])
+    to_summarize, turn_prefix = _old(units[:turn_start]), _old(units[turn_start:cut])
     facts = facts_of(
-        previous, (*to_summarise, *turn_prefix), open_asks=_open_asks(islice(branch, start, units[cut].place))
+        previous, (*to_summarize, *turn_prefix), open_asks=_open_asks(islice(branch, start, units[cut].place))
     )
     return CompactionPlan(
         first_kept_entry_id=branch[_first_kept_place(branch, start, units[cut].place)].id,
-        to_summarise=to_summarise,
+        to_summarize=to_summarize,
         turn_prefix=turn_prefix,
         tokens_before=tokens_before,
         previous_summary=without_facts(previous.summary) if previous else None,

@@ -67,7 +67,7 @@ class SessionRoute(Record):
     identity_links: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-def normalise_agent_id(text: str) -> str:
+def normalize_agent_id(text: str) -> str:
     """An agent id of at most 64 characters from `a-z 0-9 _ -` that begins with a letter or digit; `main` if
     empty."""
     lowered = re.sub(r"[^a-z0-9_-]+", "-", text.strip().lower())
@@ -90,7 +90,7 @@ def route_key(route: SessionRoute) -> str:
         raise SessionKeyInvalid(f"session.scope is {route.scope!r}. Use per-sender or global.")
     if route.scope == "global" and route.is_owner:
         return GLOBAL_KEY
-    agent = f"agent:{normalise_agent_id(route.agent_id)}"
+    agent = f"agent:{normalize_agent_id(route.agent_id)}"
     base = f"{agent}:{_direct_rest(route) if _is_direct(route) else _group_rest(route)}"
     return f"{base}:thread:{_id(route, route.thread_id)}" if route.thread_id.strip() else base
 
@@ -116,7 +116,7 @@ def canonical_key(text: str, *, agent_id: str, main_key: str = "main") -> str:
     if key in _UNPREFIXED or key.startswith(RECOVERED):
         return key
     main = _main_key(main_key)
-    agent, rest = normalise_agent_id(agent_id), key
+    agent, rest = normalize_agent_id(agent_id), key
     if key.startswith("agent:"):
         _, _, tail = key.partition(":")
         named, _, rest = tail.partition(":")
@@ -124,7 +124,7 @@ def canonical_key(text: str, *, agent_id: str, main_key: str = "main") -> str:
             raise SessionKeyInvalid(
                 f"The session key {key!r} names no session. Write 'agent:<id>:<session>'."
             )
-        agent = normalise_agent_id(named)
+        agent = normalize_agent_id(named)
     return f"agent:{agent}:{main if rest in ('main', main) else rest}"
 
 

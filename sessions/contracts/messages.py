@@ -525,7 +525,7 @@ def _kind(value: object) -> str:
 _CLOSING_TAGS = re.compile(r"</(?=\s*(?:conversation|previous-summary)\b)", re.IGNORECASE)
 
 
-def serialise_for_summary(messages: Sequence[Message], *, tool_result_chars: int = 2000) -> str:
+def serialize_for_summary(messages: Sequence[Message], *, tool_result_chars: int = 2000) -> str:
     """Formats a conversation as labeled paragraphs: `[User]:`, `[Assistant]:`, `[Tool result]:` and so on.
 
     Tool results are cut at `tool_result_chars` characters with a note. Words of people and models are never

@@ -24,7 +24,7 @@ from nacre.runtime.settings.sections.section import (
     count_or,
     duration_seconds,
 )
-from nacre.sessions.contracts.keys import normalise_agent_id
+from nacre.sessions.contracts.keys import normalize_agent_id
 
 
 def _known_zone(name: str) -> str:
@@ -38,7 +38,7 @@ def _agent_id(value: object) -> object:
     if not isinstance(value, str):
         return value
     found = value.strip().lower()
-    if not found or found != (usable := normalise_agent_id(found)):
+    if not found or found != (usable := normalize_agent_id(found)):
         proposal = f", for example {usable!r}" if found else ""
         raise ValueError(
             f"the id {value!r} cannot name an agent; use letters, digits, '-' and '_', at most 64{proposal}"

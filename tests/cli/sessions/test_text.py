@@ -155,7 +155,7 @@ def test_a_session_is_told_with_its_branches() -> None:
     ]
 
 
-def test_where_history_was_summarised_is_marked() -> None:
+def test_where_history_was_summarized_is_marked() -> None:
     """The summary stands between the messages that it replaced and those that follow."""
     branch = [
         *talk(),
@@ -163,7 +163,7 @@ def test_where_history_was_summarised_is_marked() -> None:
     ]
     lines = show_lines(session(), transcript(*branch), last=9, now=NOW, main_key="main", short=str)
 
-    assert any(line.startswith("--- compaction: what was said before was summarised") for line in lines)
+    assert any(line.startswith("--- compaction: what was said before was summarized") for line in lines)
     assert lines[-1] == "--- went back to here from another branch ---"
     none = show_lines(session(), transcript(*branch), last=0, now=NOW, main_key="main", short=str)
     assert "" not in none

@@ -77,7 +77,7 @@ async def test_the_first_conversation_fills_in_and_removes_its_file(tmp_path: Pa
 
 
 class Provider:
-    """Answers like a model with a small window: it notes things in a flush and summarises when asked."""
+    """Answers like a model with a small window: it notes things in a flush and summarizes when asked."""
 
     def __init__(self) -> None:
         self.purposes: list[str] = []

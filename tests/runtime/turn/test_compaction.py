@@ -70,7 +70,7 @@ async def talked(tmp_path: Path, *steps: ScriptedStep, turns: int = 3, last: str
 
 @pytest.mark.covers("A11-8", "ASK-2")
 async def test_an_overflow_without_a_usable_summary_ends_in_an_extract(tmp_path: Path) -> None:
-    """The provider refuses the request and summarises badly: an extract makes room, and the owner is told."""
+    """The provider refuses the request and summarizes badly: an extract makes room, and the owner is told."""
     write_settings(tmp_path, window_settings())
     events = await talked(
         tmp_path, fails(ContextOverflow("too long")), NO_NOTES, GARBAGE, GARBAGE, says("here I am")

@@ -26,7 +26,7 @@ from nacre.runtime.models.scripted import Clock, ScriptedModel, ScriptedStep, fa
 from nacre.runtime.settings.sections.agents import CompactionSettings
 from nacre.runtime.turn.summaries import (
     PartialSummaries,
-    Summariser,
+    Summarizer,
     Summary,
     SummaryLimits,
     SummaryModel,
@@ -44,7 +44,7 @@ from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Message,
     message_text,
-    serialise_for_summary,
+    serialize_for_summary,
     user_message,
 )
 from tests.sessions.talk import answer, result, user
@@ -69,7 +69,7 @@ def plan(
     history = [user_message(text, timestamp_ms=1) for text in said]
     return CompactionPlan(
         first_kept_entry_id="kept",
-        to_summarise=(*history, *messages),
+        to_summarize=(*history, *messages),
         turn_prefix=tuple(user_message(text, timestamp_ms=2) for text in prefix),
         tokens_before=100,
         previous_summary=previous,
@@ -78,7 +78,7 @@ def plan(
     )
 
 
-def summariser(
+def summarizer(
     ask: Ask,
     *,
     part_tokens: int = 100,
@@ -87,7 +87,7 @@ def summariser(
     instructions: str = "",
     known: dict[str, str] | None = None,
     count_tokens: Callable[[str], int] = words,
-) -> Summariser:
+) -> Summarizer:
     memory = {} if known is None else known
 
     async def remember(digest: str, text: str) -> None:
@@ -96,7 +96,7 @@ def summariser(
     limits = SummaryLimits(
         part_tokens=part_tokens, summary_tokens=summary_tokens, timeout_seconds=timeout_seconds
     )
-    return Summariser(
+    return Summarizer(
         SummaryModel(name="own/model", ask=ask, limits=limits),
         instructions=instructions,
         count_tokens=count_tokens,
@@ -118,7 +118,7 @@ def said(number: int) -> str:
 async def test_each_part_is_read_with_the_summary_of_those_before() -> None:
     """Two messages fit a part: three requests, in order, each message in exactly one of them."""
     model = ScriptedModel(summary("one"), summary("two"), summary("three"))
-    text = await summariser(model.stream, part_tokens=21).summarise(plan(*map(said, range(5))))
+    text = await summarizer(model.stream, part_tokens=21).summarize(plan(*map(said, range(5))))
     model.assert_complete()
 
     first, second, third = prompts(model)
@@ -138,8 +138,8 @@ async def test_counting_is_done_off_the_event_loop() -> None:
         return len(text) // 4
 
     model = ScriptedModel(summary("Bees."), summary("Sugar."))
-    reader = summariser(model.stream, part_tokens=1_000, count_tokens=count_tokens)
-    text = await reader.summarise(plan("the hive " * 50, prefix=["sugar " * 10]))
+    reader = summarizer(model.stream, part_tokens=1_000, count_tokens=count_tokens)
+    text = await reader.summarize(plan("the hive " * 50, prefix=["sugar " * 10]))
 
     assert "Bees." in text
     assert "Sugar." in text
@@ -153,17 +153,17 @@ async def test_an_attempt_that_breaks_off_goes_on_where_it_was() -> None:
     history = plan(*map(said, range(6)))
     broken = ScriptedModel(summary("one"), summary("two"), fails(ModelUnavailable("gone")))
     with pytest.raises(ModelUnavailable):
-        await summariser(broken.stream, known=known, part_tokens=21).summarise(history)
+        await summarizer(broken.stream, known=known, part_tokens=21).summarize(history)
     assert sorted(known.values()) == ["## Goal\none", "## Goal\ntwo"]
 
     later = ScriptedModel(summary("three"))
-    text = await summariser(later.stream, known=known, part_tokens=21).summarise(history)
+    text = await summarizer(later.stream, known=known, part_tokens=21).summarize(history)
     later.assert_complete()
     assert text == "## Goal\nthree"
     assert "## Goal\ntwo" in prompts(later)[0]
 
     other = ScriptedModel(summary("a"), summary("b"), summary("c"))
-    await summariser(other.stream, known=known, part_tokens=21, instructions="bees").summarise(history)
+    await summarizer(other.stream, known=known, part_tokens=21, instructions="bees").summarize(history)
     other.assert_complete()
 
 
@@ -172,14 +172,14 @@ async def test_what_is_remembered_holds_for_a_history_that_grew() -> None:
     known: dict[str, str] = {}
     broken = ScriptedModel(summary("one"), fails(ModelUnavailable("gone")))
     with pytest.raises(ModelUnavailable):
-        await summariser(broken.stream, known=known, part_tokens=21).summarise(plan(*map(said, range(4))))
+        await summarizer(broken.stream, known=known, part_tokens=21).summarize(plan(*map(said, range(4))))
 
     grown = ScriptedModel(summary("two"), summary("three"))
-    await summariser(grown.stream, known=known, part_tokens=21).summarise(plan(*map(said, range(6))))
+    await summarizer(grown.stream, known=known, part_tokens=21).summarize(plan(*map(said, range(6))))
     grown.assert_complete()
 
     changed = ScriptedModel(summary("a"), summary("b"))
-    await summariser(changed.stream, known=known, part_tokens=21).summarise(
+    await summarizer(changed.stream, known=known, part_tokens=21).summarize(
         plan(said(9), *map(said, range(1, 4)))
     )
     changed.assert_complete()
@@ -189,7 +189,7 @@ async def test_what_is_remembered_holds_for_a_history_that_grew() -> None:
 async def test_a_part_that_the_model_calls_too_long_is_halved() -> None:
     """A model whose own count is larger gets smaller parts of what is left."""
     model = ScriptedModel(fails(ContextOverflow("too long")), summary("one"), summary("two"))
-    text = await summariser(model.stream, part_tokens=60).summarise(plan(*map(said, range(3))))
+    text = await summarizer(model.stream, part_tokens=60).summarize(plan(*map(said, range(3))))
     model.assert_complete()
 
     assert ["word2 " in prompt for prompt in prompts(model)] == [True, False, True]
@@ -201,7 +201,7 @@ async def test_halving_comes_to_an_end() -> None:
     """After two halvings the model's word is final."""
     model = ScriptedModel(*[fails(ContextOverflow("too long"))] * 3)
     with pytest.raises(ContextOverflow):
-        await summariser(model.stream).summarise(plan(said(1)))
+        await summarizer(model.stream).summarize(plan(said(1)))
     model.assert_complete()
 
 
@@ -226,9 +226,9 @@ async def test_a_part_that_does_not_end_is_given_up_and_the_others_are_kept() ->
     """Each part has its own time; what was read before the stall is there for the next attempt."""
     known: dict[str, str] = {}
     model = Stalling(summary("one"))
-    reader = summariser(model.stream, known=known, part_tokens=21, timeout_seconds=0.02)
+    reader = summarizer(model.stream, known=known, part_tokens=21, timeout_seconds=0.02)
     with pytest.raises(SummaryTimedOut, match=r"longer than 0\.02 seconds"):
-        await reader.summarise(plan(*map(said, range(4))))
+        await reader.summarize(plan(*map(said, range(4))))
 
     assert model.stalled == 3
     assert "## Goal\none" in known.values()
@@ -247,12 +247,12 @@ async def test_a_part_that_does_not_end_is_given_up_and_the_others_are_kept() ->
 async def test_an_answer_that_is_no_summary_gets_a_second_try(bad: ScriptedStep, told: str) -> None:
     """The model is told what was wrong; a second answer of that kind is a failure, never a summary."""
     model = ScriptedModel(bad, summary("Bees"))
-    assert await summariser(model.stream).summarise(plan(said(1))) == "## Goal\nBees"
+    assert await summarizer(model.stream).summarize(plan(said(1))) == "## Goal\nBees"
     assert told in prompts(model)[1]
 
     stubborn = ScriptedModel(bad, bad)
     with pytest.raises(BadModelReply, match="A second try was no better"):
-        await summariser(stubborn.stream).summarise(plan(said(1)))
+        await summarizer(stubborn.stream).summarize(plan(said(1)))
     stubborn.assert_complete()
 
 
@@ -264,30 +264,30 @@ ENGLISH = "## Goal\n" + "The bees need sugar before the frost, and it will be bo
 @pytest.mark.parametrize("talk", [RUSSIAN, CHINESE])
 @pytest.mark.covers("ASK-19")
 async def test_a_summary_in_another_writing_gets_a_second_try(talk: str) -> None:
-    """A conversation in Cyrillic or Chinese is not summarised in English without a word about it.
+    """A conversation in Cyrillic or Chinese is not summarized in English without a word about it.
 
     A summary in English is still better than a second answer that is none.
     """
     model = ScriptedModel(says(ENGLISH), says(f"## Goal\n{talk}"))
-    text = await summariser(model.stream, part_tokens=500).summarise(plan(talk))
+    text = await summarizer(model.stream, part_tokens=500).summarize(plan(talk))
     model.assert_complete()
     assert talk.strip() in text
 
     wanted = ScriptedModel(says(ENGLISH))
-    await summariser(wanted.stream, part_tokens=500, instructions="In English.").summarise(plan(talk))
+    await summarizer(wanted.stream, part_tokens=500, instructions="In English.").summarize(plan(talk))
     wanted.assert_complete()
 
     for second in (says(ENGLISH), says("I am sorry, I cannot help with that.")):
         stubborn = ScriptedModel(says(ENGLISH), second)
-        assert await summariser(stubborn.stream, part_tokens=500).summarise(plan(talk)) == ENGLISH.strip()
+        assert await summarizer(stubborn.stream, part_tokens=500).summarize(plan(talk)) == ENGLISH.strip()
 
 
 @pytest.mark.covers("W8-8")
 async def test_instructions_are_in_every_request() -> None:
     """Parts of the history and the beginning of a cut turn alike: what the owner wants holds everywhere."""
     model = ScriptedModel(summary("one"), summary("two"), says("## Original Request\nSugar"))
-    reader = summariser(model.stream, part_tokens=21, instructions="Write it in Portuguese.")
-    await reader.summarise(plan(*map(said, range(4)), prefix=["sugar"]))
+    reader = summarizer(model.stream, part_tokens=21, instructions="Write it in Portuguese.")
+    await reader.summarize(plan(*map(said, range(4)), prefix=["sugar"]))
     model.assert_complete()
     assert all("Write it in Portuguese." in prompt for prompt in prompts(model))
 
@@ -297,8 +297,8 @@ async def test_a_previous_summary_that_is_too_large_is_distilled() -> None:
     """Another program's summary of any length is read in parts like the history; nothing of it is cut off."""
     model = ScriptedModel(*[summary(str(number)) for number in range(9)])
     previous = "## Goal\n" + "\n".join(f"old{number} " * 8 for number in range(8))
-    reader = summariser(model.stream, part_tokens=21, summary_tokens=8)
-    await reader.summarise(plan(said(0), previous=previous))
+    reader = summarizer(model.stream, part_tokens=21, summary_tokens=8)
+    await reader.summarize(plan(said(0), previous=previous))
 
     read = "\n".join(prompts(model))
     assert [number for number in range(8) if read.count(f"old{number} ") < 8] == []
@@ -308,7 +308,7 @@ async def test_a_previous_summary_that_is_too_large_is_distilled() -> None:
 async def test_the_beginning_of_a_long_turn_is_read_in_parts() -> None:
     """All of it but the last part goes with the history, so that the joined text keeps its bounds."""
     model = ScriptedModel(summary("one"), summary("two"), says("## Original Request\nlast"))
-    text = await summariser(model.stream, part_tokens=21).summarise(
+    text = await summarizer(model.stream, part_tokens=21).summarize(
         plan(prefix=[said(number) for number in range(5)])
     )
     model.assert_complete()
@@ -322,7 +322,7 @@ async def test_the_beginning_of_a_long_turn_is_read_in_parts() -> None:
 async def test_facts_stand_below_the_models_words() -> None:
     """What code knows is there whatever the model wrote."""
     model = ScriptedModel(summary("Bees"))
-    text = await summariser(model.stream).summarise(
+    text = await summarizer(model.stream).summarize(
         plan(said(1), facts=SummaryFacts(tool_failures=("shell: no sugar",), read_files=("hive.md",)))
     )
     assert text == (
@@ -399,7 +399,7 @@ def test_pieces_keep_every_word_in_order(
 
     pieces = pieces_of(messages, most_tokens=most_tokens, count_tokens=words)
     assert "".join("".join(piece.text for piece in pieces).split()) == "".join(
-        serialise_for_summary(messages).split()
+        serialize_for_summary(messages).split()
     )
     assert all(piece.tokens <= most_tokens for piece in pieces if len(piece.text.split()) > 1)
 
@@ -417,7 +417,7 @@ def test_pieces_keep_every_word_in_order(
 
 PLAN = CompactionPlan(
     first_kept_entry_id="kept",
-    to_summarise=(user_message("feed the bees", timestamp_ms=1),),
+    to_summarize=(user_message("feed the bees", timestamp_ms=1),),
     turn_prefix=(),
     tokens_before=100,
     previous_summary=None,
@@ -451,7 +451,7 @@ async def climbed(
     )
 
 
-async def test_the_first_model_that_summarises_is_the_only_one_asked() -> None:
+async def test_the_first_model_that_summarizes_is_the_only_one_asked() -> None:
     """A summary without a problem, from the model for compactions."""
     small, first = rung("a/small", GOOD)
     large, second = rung("a/large")
@@ -483,7 +483,7 @@ async def test_the_sessions_model_follows_when_the_first_fails(failing: list[Scr
 
 @pytest.mark.parametrize("steps", [[GARBAGE, GARBAGE], [fails(ContextOverflow("too long"))] * 3])
 async def test_an_extract_follows_answers_that_cannot_be_used(steps: list[ScriptedStep]) -> None:
-    """Garbage, and a conversation that is too long for the summariser too, would come again."""
+    """Garbage, and a conversation that is too long for the summarizer too, would come again."""
     _, model = rung("a/large", *steps)
     offline, extractor = rung("offline/extractive", GOOD)
     summary = await climbed(model, extractor=extractor)
@@ -504,7 +504,7 @@ async def test_a_provider_that_is_away_is_no_reason_for_an_extract(error: ModelE
 
 
 async def test_a_history_that_may_wait_is_not_extracted_for_a_slow_model() -> None:
-    """A time-out or an overflow of the summariser is tried again later, from where it stopped."""
+    """A time-out or an overflow of the summarizer is tried again later, from where it stopped."""
     _, model = rung("a/large", *[fails(ContextOverflow("too long"))] * 3)
     with pytest.raises(ContextOverflow):
         await climbed(model, must_shrink=False)

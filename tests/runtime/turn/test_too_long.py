@@ -120,7 +120,7 @@ def shown(model: RealWindow) -> list[str]:
 
 @pytest.mark.covers("A11-6", "ATT-1")
 async def test_a_strangers_megabyte_costs_nobody_a_group(tmp_path: Path) -> None:
-    """It is answered, the others talk on, every word is on disk, and nothing was refused or summarised."""
+    """It is answered, the others talk on, every word is on disk, and nothing was refused or summarized."""
     write_settings(tmp_path, window_settings())
     model = RealWindow(24_000, told=24_000)
     async with opened(tmp_path, model) as agent:

@@ -31,10 +31,10 @@ def turns(count: int, size: int = 6) -> Branch:
 
 @pytest.mark.covers("A10-1")
 def test_the_cut_keeps_about_the_recent_tokens() -> None:
-    """The newest messages up to the wanted size stay, everything older is to be summarised."""
+    """The newest messages up to the wanted size stay, everything older is to be summarized."""
     found = plan(turns(5), 40)
     assert found.first_kept_entry_id == "e7"
-    assert [message_text(message)[:2] for message in found.to_summarise] == [
+    assert [message_text(message)[:2] for message in found.to_summarize] == [
         "q0",
         "a0",
         "q1",
@@ -104,8 +104,8 @@ def test_the_request_of_a_split_turn_stays_verbatim() -> None:
     assert shown[1:3] == ["the request", "step 5"]
 
 
-def test_a_request_alone_is_not_summarised() -> None:
-    """A cut directly behind a request moves back to it: no model is asked to summarise one request."""
+def test_a_request_alone_is_not_summarized() -> None:
+    """A cut directly behind a request moves back to it: no model is asked to summarize one request."""
     branch = turns(3)
     branch.say(user("short question"))
     branch.say(answer("w " * 100))
@@ -141,7 +141,7 @@ def test_records_before_the_first_kept_message_are_kept_with_it() -> None:
 
 @pytest.mark.covers("A10-11", "W8-3", "ASK-3")
 def test_the_second_compaction_begins_at_the_first_ones_tail() -> None:
-    """What the first compaction kept is summarised or kept by the second, never lost."""
+    """What the first compaction kept is summarized or kept by the second, never lost."""
     branch = turns(4)
     first = plan(branch, 40)
     branch.compact(first.first_kept_entry_id, "Summary one.")
@@ -150,7 +150,7 @@ def test_the_second_compaction_begins_at_the_first_ones_tail() -> None:
 
     second = plan(branch, 40)
 
-    assert [message_text(message)[:2] for message in second.to_summarise] == ["q2", "a2", "q3", "a3"]
+    assert [message_text(message)[:2] for message in second.to_summarize] == ["q2", "a2", "q3", "a3"]
     assert second.previous_summary == "Summary one."
 
 
@@ -161,7 +161,7 @@ def test_a_compaction_without_its_kept_part_covers_all_before_it() -> None:
     for text in ("b1", "b2", "b3"):
         branch.say(user(text))
         branch.say(answer("yes"))
-    assert [message_text(message) for message in plan(branch, 8).to_summarise] == ["b1", "yes", "b2", "yes"]
+    assert [message_text(message) for message in plan(branch, 8).to_summarize] == ["b1", "yes", "b2", "yes"]
 
 
 @pytest.mark.covers("W8-2")
@@ -175,14 +175,14 @@ def test_right_after_a_compaction_there_is_nothing_to_do() -> None:
 
 
 def test_one_endless_turn_cannot_be_compacted() -> None:
-    """When only the request precedes the cut there is nothing to summarise, and the history stays."""
+    """When only the request precedes the cut there is nothing to summarize, and the history stays."""
     branch = Branch([user("go"), answer("", "c1"), result("c1", "w " * 500)])
     assert planned(branch, 10) == NothingToCompact(
         reason="Nothing to compact: the latest turn is all there is to summarize."
     )
 
 
-def test_recalled_notes_are_not_summarised() -> None:
+def test_recalled_notes_are_not_summarized() -> None:
     """Notes that came from files are not written into a summary, and no kept part begins with them."""
     branch = Branch()
     branch.recall("w " * 20)
@@ -190,12 +190,12 @@ def test_recalled_notes_are_not_summarised() -> None:
         branch.say(entry.body)  # type: ignore[arg-type]  # `turns` says messages only
     branch.recall("w " * 30)
     found = plan(branch, 25)
-    assert all("w w w w w w w w" not in message_text(message) for message in found.to_summarise)
+    assert all("w w w w w w w w" not in message_text(message) for message in found.to_summarize)
     assert found.first_kept_entry_id == "e6"
 
 
 def test_file_lists_go_on_over_compactions() -> None:
-    """Files read and changed in summarised parts are listed with those of earlier compactions."""
+    """Files read and changed in summarized parts are listed with those of earlier compactions."""
     branch = Branch(
         [user("q"), answer("", "c1", path="b.md", tool="edit"), result("c1"), answer("done " + "w " * 40)]
     )

@@ -1,6 +1,6 @@
 """Whatever is said, and however often it is compacted, nothing falls between summary and kept part.
 
-What leaves the view is handed out to be summarised exactly once, with the summary of what left before
+What leaves the view is handed out to be summarized exactly once, with the summary of what left before
 it; so the newest summary stands at the end of one chain that covers all that is not in view.
 """
 
@@ -77,9 +77,9 @@ class Talk:
         )
         if not isinstance(plan, CompactionPlan):
             return None
-        summarised = {number(message) for message in (*plan.to_summarise, *plan.turn_prefix)}
-        assert not summarised & self.covered, "a message was summarised twice"
-        self.covered |= summarised
+        summarized = {number(message) for message in (*plan.to_summarize, *plan.turn_prefix)}
+        assert not summarized & self.covered, "a message was summarized twice"
+        self.covered |= summarized
         for told, asked in self.callers.items():
             assert (told in self.covered) == (asked in self.covered), "a call was parted from its result"
         self.branch.compact(plan.first_kept_entry_id, "Summary.", details=plan.details())
@@ -91,7 +91,7 @@ def number(message: Message) -> str:
 
 
 def assert_sound(talk: Talk) -> None:
-    """Every message is summarised or in view, the newest request is in view, and all calls are paired."""
+    """Every message is summarized or in view, the newest request is in view, and all calls are paired."""
     items = build_transcript(talk.branch.entries)
     shown = {number(item.message) for item in items}
     assert {f"#{n}" for n in range(1, talk.numbered + 1)} <= talk.covered | shown | talk.orphans
@@ -133,13 +133,13 @@ def test_nothing_is_lost_over_any_compactions(rounds: list[tuple[list[tuple[str,
 
 @given(steps=st.lists(STEP, min_size=4, max_size=30), keep=st.sampled_from([5, 20, 80]))
 def test_a_compaction_always_makes_progress(steps: list[tuple[str, int, int]], keep: int) -> None:
-    """Each compaction summarises something, so that compacting again and again comes to an end."""
+    """Each compaction summarizes something, so that compacting again and again comes to an end."""
     talk = Talk()
     talk.go_on(steps)
     for _ in range(len(talk.branch.entries) + 1):
         plan = talk.compact(keep)
         if plan is None:
             break
-        assert plan.to_summarise or plan.turn_prefix
+        assert plan.to_summarize or plan.turn_prefix
     else:
         raise AssertionError("compacting did not come to an end")

@@ -13,7 +13,7 @@ from nacre.sessions.contracts.keys import (
     canonical_key,
     is_private_key,
     key_kind,
-    normalise_agent_id,
+    normalize_agent_id,
     route_key,
 )
 
@@ -298,6 +298,6 @@ def test_a_main_key_of_the_owners_choice_is_main() -> None:
         ("a" * 70, "a" * 64),
     ],
 )
-def test_agent_ids_are_normalised(text: str, expected: str) -> None:
+def test_agent_ids_are_normalized(text: str, expected: str) -> None:
     """Any text becomes an id that can be a folder's name."""
-    assert normalise_agent_id(text) == expected
+    assert normalize_agent_id(text) == expected

@@ -47,7 +47,7 @@ class Session:
     def __init__(self, file: JournalFile) -> None:
         self.file = file
         self.view = TranscriptView()
-        self.summarised: dict[str, set[str]] = {}
+        self.summarized: dict[str, set[str]] = {}
         self._number = 0
         file.load()
 
@@ -87,8 +87,8 @@ class Session:
             entry = self.file.append(
                 Compaction(summary="Summary.", first_kept_entry_id=plan.first_kept_entry_id, tokens_before=0),
             )
-            self.summarised[entry.id] = {
-                number(message) for message in (*plan.to_summarise, *plan.turn_prefix)
+            self.summarized[entry.id] = {
+                number(message) for message in (*plan.to_summarize, *plan.turn_prefix)
             }
 
     def _rewind(self, about: int) -> None:
@@ -105,7 +105,7 @@ def assert_nothing_is_lost(session: Session) -> None:
     """Each message of the branch is in view, or exactly one summary of the branch was made from it."""
     branch = session.branch()
     shown = {number(item.message) for item in session.view.follow(branch)}
-    summaries = [session.summarised[entry.id] for entry in branch if isinstance(entry.body, Compaction)]
+    summaries = [session.summarized[entry.id] for entry in branch if isinstance(entry.body, Compaction)]
     kept_results = {
         call.id
         for entry in branch
@@ -117,9 +117,9 @@ def assert_nothing_is_lost(session: Session) -> None:
             continue
         if isinstance(entry.body, ToolResultMessage) and entry.body.tool_call_id not in kept_results:
             continue  # its call is on a branch that was left
-        times = sum(number(entry.body) in summarised for summarised in summaries)
-        assert times <= 1, "summarised twice"
-        assert times == 1 or number(entry.body) in shown, "neither shown nor summarised"
+        times = sum(number(entry.body) in summarized for summarized in summaries)
+        assert times <= 1, "summarized twice"
+        assert times == 1 or number(entry.body) in shown, "neither shown nor summarized"
 
 
 def assert_calls_are_paired(messages: list[Message]) -> None:
@@ -139,7 +139,7 @@ def assert_calls_are_paired(messages: list[Message]) -> None:
 @settings(max_examples=30)
 @given(steps=st.lists(STEP, min_size=1, max_size=20))
 @pytest.mark.covers("A18-3")
-def test_every_message_is_shown_or_summarised_once(steps: list[tuple[str, int, int]]) -> None:
+def test_every_message_is_shown_or_summarized_once(steps: list[tuple[str, int, int]]) -> None:
     """On whatever branch, after whichever compactions; calls keep their results; reopening is the same."""
     with journal_in_a_folder() as file:
         session = Session(file)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nacre.prompts import render
-from nacre.sessions.contracts.messages import ToolCall, message_text, serialise_for_summary
+from nacre.sessions.contracts.messages import ToolCall, message_text, serialize_for_summary
 from tests.runtime.models.offline.requests import (
     answer,
     assistant,
@@ -52,7 +52,7 @@ async def summary(prompt: str, **changes: Any) -> str:
 
 def first(talk: str = "", focus: str = "") -> str:
     """The prompt for a first summary."""
-    conversation = talk or serialise_for_summary(TALK)
+    conversation = talk or serialize_for_summary(TALK)
     added = "\n\n" + render("compaction/focus", focus=focus) if focus else ""
     return render("compaction/first", conversation=conversation, max_words="900") + added
 
@@ -102,7 +102,7 @@ async def test_sentences_are_sorted_under_their_headings() -> None:
 async def test_a_summary_of_a_summary_keeps_old_decisions_and_says_nothing_twice() -> None:
     """Old and new stand together, without repeats, and the newest ask comes first."""
     old = await summary(first())
-    talk = serialise_for_summary(
+    talk = serialize_for_summary(
         [user("We agreed to use NATS. Which host runs it?"), assistant("We agreed to use NATS.")]
     )
     text = await summary(update(old, talk))
@@ -146,7 +146,7 @@ async def test_a_limit_below_the_headings_is_admitted() -> None:
 
 async def test_the_beginning_of_a_turn_has_its_own_headings() -> None:
     """The prompt for a cut turn is answered under its three headings."""
-    talk = serialise_for_summary(
+    talk = serialize_for_summary(
         [
             user("Clean up src/app.py and report."),
             assistant("I looked at it. Then more."),
