@@ -122,7 +122,7 @@ def _turn(
     bounds: TurnBounds | None = None,
     options: TurnOptions | None = None,
 ) -> Turn:
-    of_turn = parts.turn if options is None or options.is_empty else replace(parts.turn, options=options)
+    of_turn = parts.turn if options is None else replace(parts.turn, options=options)
     return parts.chosen.applied(Turn(session, of_turn, emit, bounds))
 
 

@@ -54,7 +54,7 @@ class CurrentSession:
     ) -> Reply[Any] | None:
         """Replies to a text in the session, with the rights of whoever called the command."""
         turn = await self._turn_of(key)
-        if not options.is_empty:
+        if options != TurnOptions():
             turn = Turn(
                 turn.session, replace(turn.parts, options=options), turn.emit, TurnBounds(options.limits)
             )

@@ -1,4 +1,4 @@
-"""What every request of a turn carries besides the transcript: its chat's tools and the system prompt."""
+"""The tools and the system prompt that every request of a turn carries besides the transcript."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from nacre.memory.workspace.workspace import workspace_gone
@@ -36,7 +36,6 @@ from nacre.runtime.turn.system_prompt import (
 )
 from nacre.runtime.turn.tool_guard import TurnGuard
 from nacre.runtime.turn.turn_parts import TurnParts
-from nacre.sessions.contracts.messages import Image
 from nacre.sessions.entries.entries import CustomMessage
 from nacre.sessions.view.transcript import RECALL_TYPE
 
@@ -48,7 +47,7 @@ SMALL_WINDOW_TOOLS = ("read", "append", "memory_search")
 
 
 class _CurrentPrompt(Record):
-    """What a system prompt would consist of now, in a cycle between two compactions."""
+    """The parts of the system prompt as they are now; `cycle` counts the session's compactions."""
 
     cycle: int
     stable: StablePart
@@ -57,12 +56,11 @@ class _CurrentPrompt(Record):
 
 
 class TurnContext:
-    """What every request of one turn carries besides the transcript: tools and system prompt.
+    """The tools and the system prompt of one turn.
 
     Each piece is built on first use, so that `/status` reads no file, and then stays the same for the turn.
-    `asked` is the model that is asked first, with its window; `words` is the message, `reminders` is the text
-    about reminders whose topic it names. `pause` stops the turn's deadline, `run_sub_agent` runs a task of a
-    sub-agent.
+    `asked` is the model that is asked first, with its window. `words` is the message, `reminders` is the text
+    about reminders whose topic it names. `pause` stops the turn's deadline.
     """
 
     def __init__(
@@ -89,7 +87,6 @@ class TurnContext:
         self._limits = result_limits(asked.budget)
         self._prompt = SessionPrompt(session, window_tokens=asked.budget.window_tokens)
         self._made: _CurrentPrompt | None = None
-        self._of_sub_agent: SystemPrompt | None = None
         self._updated_in_cycle: int | None = None
 
     @cached_property
@@ -106,12 +103,16 @@ class TurnContext:
         if output is None and chosen is None:
             return self.every_tool
         tools = [tool for tool in self._offered if chosen is None or is_named(tool.name, chosen)]
-        self._warn_unknown(chosen or ())
+        names = [tool.name for tool in self._offered]
+        unknown = [each for each in chosen or () if not any(is_named(name, (each,)) for name in names)]
+        if unknown:
+            notice = f"tools= names {', '.join(unknown)}, and this chat has no such tool: {', '.join(names)}."
+            self._tell((notice,))
         return self._box([*tools, output.tool()] if output is not None else tools)
 
     @cached_property
     def every_tool(self) -> Toolbox:
-        """The tools of the chat, whatever the call of this turn restricts them to."""
+        """All tools of the chat, even those that the options of this turn leave out."""
         return self._box(self._offered)
 
     @cached_property
@@ -124,32 +125,22 @@ class TurnContext:
             now_ms=self._session.now_ms,
             timeout_seconds=self._parts.settings.agent.tool_timeout_seconds,
             guard=lambda: self.guard,
-            image_problem=self._image_problem,
+            image_problem=partial(shown_image_problem, takes_images=takes_images(self._asked.model)),
         )
-
-    def _warn_unknown(self, chosen: tuple[str, ...]) -> None:
-        names = [tool.name for tool in self._offered]
-        unknown = [each for each in chosen if not any(is_named(name, (each,)) for name in names)]
-        if unknown:
-            notice = f"tools= names {', '.join(unknown)}, and this chat has no such tool: {', '.join(names)}."
-            self._parts.notice_log.once(self._session.session_id, (notice,), self._emit)
-
-    def _image_problem(self, image: Image) -> str:
-        return shown_image_problem(image, takes_images=takes_images(self._asked.model))
 
     @property
     def output(self) -> Output | None:
-        """The type that the answer must have, if the model answers with a tool."""
+        """The type that the answer must have, if the model returns it by a tool call."""
         output = self._parts.options.output
         return None if output is None or self._parts.models.takes_output_schema else output
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """The tools as the model has been told of them."""
-        told, chosen = self._prompt.recorded().described(self._tool_specs), self._parts.options.tools
+        """The tools with the descriptions that the session's prompt gave of them."""
+        specs, chosen = self._prompt.recorded().described(self._tool_specs), self._parts.options.tools
         if chosen is not None:
-            told = tuple(spec for spec in told if is_named(spec.name, chosen))
-        return told if self.output is None else (*told, self.output.tool().spec())
+            specs = tuple(spec for spec in specs if is_named(spec.name, chosen))
+        return specs if self.output is None else (*specs, self.output.tool().spec())
 
     @cached_property
     def _tool_specs(self) -> tuple[ToolSpec, ...]:
@@ -157,17 +148,14 @@ class TurnContext:
 
     @cached_property
     def results(self) -> ToolResults:
-        parts = self._parts
-        count_tokens = parts.estimate_tokens
-        return ToolResults(self._whole, self._limits, count_tokens=count_tokens, new_id=parts.new_id)
+        count_tokens, new_id = self._parts.estimate_tokens, self._parts.new_id
+        return ToolResults(self._whole, self._limits, count_tokens=count_tokens, new_id=new_id)
 
     async def system(self) -> SystemPrompt:
-        """The system prompt as this session has it. The owner is told once what was cut from it."""
-        sub_agent = self._parts.sub_agent
-        if sub_agent is not None:
-            self._of_sub_agent = self._of_sub_agent or self._made_for(sub_agent)
-            return self._of_sub_agent
-        made = await self._now()
+        """The session's system prompt. A notice tells the owner once what was cut from it."""
+        if self._parts.sub_agent is not None:
+            return self._sub_agent_prompt
+        made = await self._current_prompt()
         stable, changing = self._prompt.texts(made.stable, made.changing)
         return SystemPrompt(stable=stable, changing=changing, tail=made.tail)
 
@@ -180,7 +168,7 @@ class TurnContext:
         session, parts = self._session, self._parts
         if parts.sub_agent is not None or self._updated_in_cycle == session.compaction_count:
             return
-        made = await self._now()
+        made = await self._current_prompt()
         logs: dict[str, str] = {}
         if session.policy.loads_daily_logs:
             logs |= await parts.prompts.logs(parts.now(), self._asked.budget)
@@ -189,20 +177,17 @@ class TurnContext:
             made.stable,
             made.changing,
             logs,
-            is_deleted=self._is_deleted,
+            has_lines=parts.prompts.has_lines,
             recall_again=lambda: recalled(session, parts, self._emit, again=True),
         )
         self._updated_in_cycle = session.compaction_count
-
-    async def _is_deleted(self, path: str, lines: Sequence[str]) -> bool:
-        return not await self._parts.prompts.has_lines(path, lines)
 
     async def overhead_tokens(self, *, few_tokens: int = 0) -> int:
         """Tokens of the system prompt and the tool schemas, as `SystemPrompts.overhead_tokens`."""
         system = await self.system()
         return await self._parts.prompts.overhead_tokens(system, self.specs, few_tokens=few_tokens)
 
-    async def _now(self) -> _CurrentPrompt:
+    async def _current_prompt(self) -> _CurrentPrompt:
         # Read again after a compaction.
         cycle = self._session.compaction_count
         if self._made is None or self._made.cycle != cycle:
@@ -214,17 +199,19 @@ class TurnContext:
                 budget=self._asked.budget,
                 sections=await parts.prompt_parts.stable(chat, cycle=cycle, tell=tell),
             )
-            tail = self._made.tail if self._made is not None else await self._tail()
+            if self._made is None:
+                sections = await parts.prompt_parts.changing(chat, tell=tell)
+                tail = joined(*sections, await parts.memory.recall(chat, self._words, tell), self._reminders)
+            else:
+                tail = self._made.tail
             tell(stable.notices)
-            self._made = _CurrentPrompt(cycle=cycle, stable=stable, changing=self._today(), tail=tail)
+            self._made = _CurrentPrompt(cycle=cycle, stable=stable, changing=self._changing(), tail=tail)
         return self._made
 
-    async def _tail(self) -> str:
-        parts, chat, tell = self._parts, self.chat, self._tell
-        changing = await parts.prompt_parts.changing(chat, tell=tell)
-        return joined(*changing, await parts.memory.recall(chat, self._words, tell), self._reminders)
-
-    def _made_for(self, sub_agent: SubAgent) -> SystemPrompt:
+    @cached_property
+    def _sub_agent_prompt(self) -> SystemPrompt:
+        sub_agent = self._parts.sub_agent
+        assert sub_agent is not None
         memory = self._parts.memory.instructions(self.chat) if sub_agent.notes else ""
         stable = sub_agent_part(
             sub_agent.name,
@@ -233,9 +220,9 @@ class TurnContext:
             memory=memory,
             hand_off=sub_agent.hand_off,
         )
-        return SystemPrompt(stable=stable, changing=self._today())
+        return SystemPrompt(stable=stable, changing=self._changing())
 
-    def _today(self) -> str:
+    def _changing(self) -> str:
         return changing_part(
             now=self._parts.now(),
             channel=self.chat.channel,
@@ -250,11 +237,11 @@ class TurnContext:
         ]
         self._tell_withheld(own)
         if parts.sub_agent is None:
-            own += self._of_sources([tool.name for tool in own])
+            own += self._source_tools([tool.name for tool in own])
         if parts.sub_agent is not None and not parts.sub_agent.notes:
             return offered_tools((), own, chat, rules)
         if not parts.workspace.is_there:
-            # A mount that is not there must not be grown anew: the notes on it would seem lost.
+            # A missing mount must not be replaced by a new folder: its notes would seem lost.
             log.warning("the workspace %s is gone", parts.workspace.place)
             gone = workspace_gone(parts.workspace)
             self._emit(Warned(message=f"{gone[0].upper()}{gone[1:]}: no note can be read or written."))
@@ -272,10 +259,10 @@ class TurnContext:
             page_chars=self._limits.page_chars,
         )
         offered = offered_tools((*tools, *parts.memory.tools(chat)), own, chat, rules)
-        return self._fitting(self._distinct(offered))
+        return self._small_window_tools(self._distinct(offered))
 
     def _tell_withheld(self, own: Sequence[FunctionTool[..., Any]]) -> None:
-        """Names the tools that are not offered here because nobody said where they are; once an agent."""
+        """Tells the owner, once an agent, which tools this chat lacks because they name no chats."""
         policy, rules = self.chat.policy, self._parts.settings.tool_rules
         withheld = [tool.name for tool in own if tool.chats is None and not _is_offered(tool, policy, rules)]
         if withheld:
@@ -286,13 +273,13 @@ class TurnContext:
             )
             self._parts.notice_log.once("", (notice,), self._emit)
 
-    def _of_sources(self, taken: Sequence[str]) -> list[FunctionTool[..., Any]]:
+    def _source_tools(self, taken: Sequence[str]) -> list[FunctionTool[..., Any]]:
         found: list[FunctionTool[..., Any]] = []
         for source in self._parts.tool_sources:
             found += source.tools((*NOTE_TOOLS, FINAL_ANSWER, *taken, *(tool.name for tool in found)))
         if self.chat.policy.is_private:
-            of_sources = (notice for source in self._parts.tool_sources for notice in source.notices)
-            self._tell((*of_sources, *self._parts.memory.news))
+            notices = (notice for source in self._parts.tool_sources for notice in source.notices)
+            self._tell((*notices, *self._parts.memory.news))
         return found
 
     def _distinct(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
@@ -303,7 +290,7 @@ class TurnContext:
                 self._tell((f"There are two tools named {tool.name!r}; the second one is left out.",))
         return tuple(kept.values())
 
-    def _fitting(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+    def _small_window_tools(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
         if self._asked.budget.window_tokens >= FULL_TOOLS_TOKENS:
             return tools  # `nacre doctor` says what a smaller window leaves out
         left_out = NOTE_TOOLS.difference(SMALL_WINDOW_TOOLS)
@@ -319,13 +306,16 @@ def offered_tools(
     chat: ToolChat,
     rules: Mapping[str, ToolRule],
 ) -> tuple[Tool, ...]:
-    """Nacre's tools, then the bot author's, without those that may not be called in this chat."""
+    """The tools that this chat may call: Nacre's, then the bot author's."""
     policy = chat.policy
     found = [
         *[tool for tool in built_in if _in_chats(tool.name, policy, rules) is not False],
         *[tool.bound(chat) for tool in own if _is_offered(tool, policy, rules)],
     ]
-    return tuple([_confirmed(tool, rules) for tool in found])
+    asks = {name: rule.confirm for name, rule in rules.items() if rule.confirm is not None}
+    return tuple(
+        replace(tool, needs_approval=asks[tool.name]) if tool.name in asks else tool for tool in found
+    )
 
 
 def _is_offered(tool: FunctionTool[..., Any], policy: ChatPolicy, rules: Mapping[str, ToolRule]) -> bool:
@@ -334,20 +324,13 @@ def _is_offered(tool: FunctionTool[..., Any], policy: ChatPolicy, rules: Mapping
 
 
 def _in_chats(name: str, policy: ChatPolicy, rules: Mapping[str, ToolRule]) -> bool | None:
-    # `None`: there is no rule for it.
+    # `None`: no rule names chats for it.
     rule = rules.get(name)
     return None if rule is None or rule.chats is None else policy.audience in rule.chats
 
 
-def _confirmed(tool: Tool, rules: Mapping[str, ToolRule]) -> Tool:
-    rule = rules.get(tool.name)
-    if rule is None or rule.confirm is None:
-        return tool
-    return replace(tool, needs_approval=rule.confirm)
-
-
 async def recalled(session: OpenSession, parts: TurnParts, emit: Emit, *, again: bool = False) -> None:
-    """Puts logs and notes of the last days into the transcript. The turn goes on if they cannot be read.
+    """Adds logs and notes of the last days to the transcript. The turn goes on if they cannot be read.
 
     With `again` they replace the earlier ones, even if there is nothing left to show.
     """

@@ -1,4 +1,4 @@
-"""The silent turn before a compaction: the model appends notes that must last to today's log.
+"""The silent turn before a compaction: the model appends lasting notes to today's log.
 
 Its answer is never delivered. The code, not the prompt, limits what the model can do: one tool, one file,
 append only. When no model can be asked, the offline responder extracts notes from the same conversation.
@@ -33,6 +33,7 @@ from nacre.runtime.tools.file_tools import DATE_PLACEHOLDER, FLUSH_HEADING
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, Toolbox, ToolFailed, ToolOutput
 from nacre.runtime.turn.context import TurnContext
 from nacre.runtime.turn.loop import run_loop, run_tool
+from nacre.runtime.turn.system_prompt import joined
 from nacre.runtime.turn.turn_parts import TurnParts
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
@@ -102,7 +103,7 @@ class FlushConversation:
 
 
 class SessionFlush:
-    """Saves notes of one session before its history leaves the window. `hooks` hear of each attempt."""
+    """Saves notes of one session before its history leaves the window. `hooks` run for each attempt."""
 
     def __init__(
         self,
@@ -123,7 +124,7 @@ class SessionFlush:
 
     @property
     def is_forced(self) -> bool:
-        """Whether `forceFlushTranscriptBytes` have been said since the last flush."""
+        """Whether the session has grown by `forceFlushTranscriptBytes` since the last flush."""
         limit_bytes = self._settings.force_flush_transcript_bytes
         if not limit_bytes or not self._budget.flush_enabled:
             return False
@@ -133,9 +134,9 @@ class SessionFlush:
         """Asks a model for notes of a context of `tokens` tokens, and records the attempt.
 
         A flush that was cut off is resumed instead. A forced flush does not use up the cycle's attempt. The
-        offline responder stands in for a model that fails or whose notes cannot be used; it also reads what a
-        model that succeeded was not sent. When the log cannot be written, no model is asked, the owner is
-        told once, and nothing is recorded, so that a flush comes as soon as it can be.
+        offline responder replaces a model that fails or whose notes cannot be used; it also reads what did
+        not fit into a model's request. If the log cannot be written, no model is asked, a notice tells the
+        owner once, and nothing is recorded, so that the next turn tries again.
         """
         parts, budget = self._parts, self._budget
         if not self._may_write(self._notes_file(parts.now()).path):
@@ -185,7 +186,7 @@ class SessionFlush:
             await self._extract()
 
     async def _extract(self) -> None:
-        # Costs no model call, and does not use up the cycle's attempt.
+        # Needs no model call and does not use up the cycle's attempt.
         notes = self._notes_file(self._parts.now())
         if not self._budget.flush_enabled or not self._may_write(notes.path):
             return
@@ -195,7 +196,7 @@ class SessionFlush:
         await self._record(notes, "written", problem=problem, has_failed=bool(problem), is_forced=True)
 
     async def _attempt(self, notes: NotesFile, ask: Ask, messages: Sequence[Message]) -> str:
-        """Asks for notes of `messages`; why they could not be had, or an empty string."""
+        """Asks for notes of `messages`. Returns why there are none, or an empty string."""
         session = self._session
         try:
             _check_fits(messages)
@@ -215,7 +216,7 @@ class SessionFlush:
         return ""
 
     async def _has_resumed(self, unfinished: UnfinishedFlush, ask: Ask, most_tokens: int | None) -> bool:
-        """Completes a flush that was cut off, and records it; `False` when it had written nothing."""
+        """Completes and records a flush that was cut off; `False` if it had written nothing."""
         parts, session = self._parts, self._session
         began = stored_moment(unfinished.messages[0].timestamp_ms, parts.now().tzinfo)
         notes = self._notes_file(began or parts.now())
@@ -234,7 +235,7 @@ class SessionFlush:
             if not isinstance(last, AssistantMessage) or last.tool_calls:
                 await conversation.run(ask)
         except ModelError as error:
-            log.warning("the memory flush of %s, which was cut off, ends with: %s", session.key, error)
+            log.warning("the resumed memory flush of %s failed: %s", session.key, error)
             problem = str(error)
         status: FlushStatus = "proposed" if notes.waits else "written"
         await session.flushes.record(
@@ -244,9 +245,14 @@ class SessionFlush:
         return True
 
     async def _conversation(self, notes: NotesFile, messages: Sequence[Message]) -> FlushConversation:
+        if own := self._settings.system_prompt.strip():
+            text = _owners_text(own, Path(notes.path).stem)
+        else:
+            text = render("flush/system", path=notes.path)
+        system = await self._context.system()
         return FlushConversation(
             session=self._session,
-            system=_flush_system(await self._context.system(), self._settings, notes.path),
+            system=SystemPrompt(stable=system.stable, changing=joined(system.changing, text)),
             messages=list(messages),
             tool=notes.tool(),
             max_output_tokens=self._budget.summary_tokens,
@@ -281,7 +287,7 @@ class SessionFlush:
         return [message for message in others if _identity(message) not in known]
 
     def _fitting(self, messages: Sequence[Message], most_tokens: int | None) -> Sequence[Message]:
-        """The newest whole turns of at most `most_tokens`; none when the newest alone is longer."""
+        """The newest whole turns of at most `most_tokens`; none if the newest alone is longer."""
         if most_tokens is None:
             return messages
         tokens, start = 0, len(messages)
@@ -294,12 +300,12 @@ class SessionFlush:
         return messages[start:]
 
     def _may_write(self, path: str) -> bool:
-        """Whether the log can be written; the owner is told once a session when it cannot."""
+        """Whether the log can be written. If not, a notice tells the owner once a session."""
         parts, session = self._parts, self._session
         if not session.policy.may_write(PurePosixPath(path)):
             reason = "the settings make the workspace read-only (agents.defaults.sandbox.workspaceAccess)."
         elif parts.workspace.is_there and not parts.workspace.may_change(path):
-            reason = f"{path} may not be written: it is mounted read-only, or its permissions forbid it."
+            reason = f"{path} cannot be written: it is mounted read-only, or its permissions forbid it."
         else:
             return True
         notice = f"No notes are saved of this conversation: {reason}"
@@ -327,9 +333,9 @@ class SessionFlush:
             heading=f"{FLUSH_HEADING}{of_day}, {at:%H:%M}"
             if is_private
             else f"## Notes from {session.key}{of_day}",
-            # Pages are the owner's alone: nobody else's chat is asked for lines of them.
+            # Pages are the owner's alone, so other chats are not asked for lines of them.
             is_for_bank=parts.settings.memory.bank.enabled and is_private,
-            # "Tomorrow" in a conversation of several days may be any of them.
+            # In a conversation of several days, "tomorrow" is ambiguous.
             today=at.date() if all(each and each.date() >= at.date() for each in said[:1]) else None,
             said_on=at.date(),
         )
@@ -345,11 +351,10 @@ class AppendArguments(ToolArguments):
 class NotesFile:
     """Today's log as a flush may change it: append only, and never the same block twice.
 
-    Each block stands under `heading`, a Markdown line. `is_for_bank` asks for lines from which pages are
-    made. `today` is the day that words such as "tomorrow" are about, if it is certain; their date is added.
-    `said_on` is the day of the last message.
-    `problem` says why the last write failed. `added` is what was written, or what `waits` for the
-    owner first.
+    Each block is added under `heading`, a Markdown line. `is_for_bank` asks for lines from which pages are
+    made. `today` is the day that words such as "tomorrow" refer to, if it is certain; their date is added.
+    `said_on` is the day of the last message. `problem` says why the last write failed. `added` is the text
+    that was written or, if the log `waits`, that needs the owner's approval.
     """
 
     def __init__(
@@ -374,10 +379,10 @@ class NotesFile:
         self._workspace = workspace
 
     def tool(self) -> Tool:
-        """The `append` tool, which writes here whatever path the model names."""
+        """The `append` tool, which writes to this log whatever path the model names."""
         return Tool(
             name="append",
-            description=f"Append Markdown to {self.path}. Text that already stands there is not added again.",
+            description=f"Append Markdown to {self.path}. Text that it already has is not added again.",
             arguments=AppendArguments,
             run=self._append,
         )
@@ -394,16 +399,14 @@ class NotesFile:
         except WaitsForReview as waiting:
             self.wrote, self.waits, self.problem = True, True, ""
             self.added += waiting.text
-            return ToolOutput(text=f"Noted for {self.path}; the owner looks at it before it stands there.")
+            return ToolOutput(text=f"Proposed for {self.path}; it is added once the owner approves it.")
         except (OSError, PathOutsideRoot, FileBusy) as error:
-            # Not the system's message, which names the whole path: others may read along.
+            # The system's message names the whole path, which other people in a chat must not read.
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             self.problem = f"{self.path} could not be written: {reason}"
             raise ToolFailed(self.problem) from error
         if not outcome.written:
-            return ToolOutput(
-                text=outcome.left_out or f"Nothing new: all of it already stands in {self.path}."
-            )
+            return ToolOutput(text=outcome.left_out or f"Nothing new: {self.path} already has all of it.")
         self.wrote, self.problem = True, ""
         self.added += outcome.written
         return ToolOutput(text=f"Appended to {self.path}.{outcome.left_out}")
@@ -431,7 +434,7 @@ def _check_fits(messages: Sequence[Message]) -> None:
 
 
 def _identity(message: Message) -> tuple[type[Message], int, str]:
-    # An answer that a view shows without its calls is the same answer.
+    # A view may show an answer without its calls; it is the same answer.
     return type(message), message.timestamp_ms, message_text(message)
 
 
@@ -452,15 +455,6 @@ def _flush_prompt(settings: MemoryFlushSettings, notes: NotesFile) -> str:
     else:
         parts = [render("flush/request", date=str(notes.said_on), path=notes.path)]
     return "\n\n".join([*parts, render("flush/retain")] if notes.is_for_bank else parts)
-
-
-def _flush_system(system: SystemPrompt, settings: MemoryFlushSettings, path: str) -> SystemPrompt:
-    if settings.system_prompt.strip():
-        text = _owners_text(settings.system_prompt, Path(path).stem)
-    else:
-        text = render("flush/system", path=path)
-    changing = "\n\n".join(part for part in (system.changing, text) if part)
-    return SystemPrompt(stable=system.stable, changing=changing)
 
 
 def _owners_text(text: str, day: str) -> str:

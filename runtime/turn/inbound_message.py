@@ -1,7 +1,6 @@
 """A person's message as a transcript entry: words, quotes, images, and the text of files and voice notes.
 
-And what a transcript says about a message that arrives a second time, because a program ended while
-answering it.
+Also finds the earlier answer to a message that arrives again because a program ended while answering it.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ IMAGE_TYPES = ("image/gif", "image/jpeg", "image/png", "image/webp")
 MAX_IMAGE_BYTES = 3_750_000
 """5 MB as base64, the lowest limit of a large provider."""
 MAX_IMAGE_PIXELS = 8_000
-"""Of the longer side, the lowest limit of a large provider."""
+"""The most pixels of the longer side, the lowest limit of a large provider."""
 MAX_FILE_CHARS = 50_000
 """How much of one file is read."""
 SOMEBODY = "somebody"
-"""`Text.said_by` of words whose author the message does not name."""
+"""`Text.said_by` of words without a named author."""
 MOST_NAME_CHARS = 100
 _KINDS: dict[QuoteKind, str] = {
     "forward": "a forwarded message",
@@ -109,10 +108,10 @@ class EarlierAttempt(Record):
 def earlier_attempt(
     branch: Sequence[Entry], inbound_id: str, joined_by: Collection[str] = ()
 ) -> EarlierAttempt | None:
-    """The earlier attempt at answering a message; `None` if the message is to be written down.
+    """The earlier attempt at answering a message; `None` if the message must be written again.
 
-    That is so if the transcript does not contain it, and if its answer broke off or somebody else has
-    spoken since. Messages in `joined_by` joined its turn.
+    It must be if the transcript lacks it, or if its answer broke off and was followed by another message.
+    Messages in `joined_by` joined its turn.
     """
     answer: AssistantMessage | None = None
     texts: list[str] = []
@@ -154,11 +153,10 @@ def inbound_message(
     timestamp_ms: int,
     inbound_id: str = "",
 ) -> UserMessage:
-    """A person's message: images that models accept as images, other files with the text read from each, by
-    name.
+    """A person's message: images that models accept as images, other files as text with their name.
 
     Words that the sender did not write are blocks of their own with their author. An image that a provider
-    would refuse is not included, because it would be refused in every later turn.
+    would refuse is left out, because it would be refused in every later turn.
     """
     pairs = list(zip(attachments, texts, strict=True))
     blocks = [Text(text=clean)] if (clean := sendable(text)) else []
@@ -182,7 +180,7 @@ def unread_message(
 
 
 def _quoted_text(quote: Quoted) -> Text:
-    """Words of others with `> ` before each line, so that nothing in them looks like their end."""
+    """Words of others with `> ` before each line, so that no line of them looks like their end."""
     author = _author(quote.said_by)
     what = _KINDS[quote.kind]
     words = quoted_lines(sendable(quote.text))
@@ -191,7 +189,7 @@ def _quoted_text(quote: Quoted) -> Text:
 
 
 def _file_text(file: Attachment, read: FileText) -> Text | None:
-    """What a model reads of a file besides its image; `None` for an image of the sender."""
+    """The text that a model reads for a file; `None` for an image of the sender."""
     author = _author(file.said_by) if file.said_by else ""
     if _is_shown(file, read):
         shown = f"an image, {file.name[:MOST_NAME_CHARS]!r}, by {author}"
@@ -235,7 +233,7 @@ async def message_of(
     timestamp_ms: int,
     inbound_id: str = "",
 ) -> UserMessage:
-    """A person's message with what can be read of its files; images only if the model `takes_images`."""
+    """A person's message with the text of its files; images only if the model `takes_images`."""
     texts = [
         await file_text(file, takes_images=takes_images, voice_notes=voice_notes) for file in attachments
     ]
@@ -250,26 +248,22 @@ async def message_of(
 
 
 async def file_text(file: Attachment, *, takes_images: bool, voice_notes: VoiceNotes) -> FileText:
-    """What can be read of one file; neither text nor a problem for a file without text."""
+    """The text of one file, or the problem; neither for an image and for a file without text."""
     if file.problem or not file.data:
         return FileText(problem=file.problem)
     if is_image(file):
         return FileText(problem=image_problem(file, takes_images=takes_images))
     if is_audio(file):
         return await voice_notes.text_of(file)
-    if _is_pdf(file):
+    if file.data.startswith(b"%PDF-") or file.mime_type.lower() == "application/pdf":
         return await _pdf_text(file.data)
     if not _is_text(file):
         return FileText()
     data = file.data[: MAX_FILE_CHARS * _WORST_CHAR_BYTES]
     if b"\0" in data and encoding_of_note(data) == "utf-8":
-        return FileText(problem="it is not text, although it is called so")
+        return FileText(problem="its type is text, but its content is not")
     text = text_of_note(data)
     return FileText(text=text[:MAX_FILE_CHARS], is_cut=len(text) > MAX_FILE_CHARS)
-
-
-def _is_pdf(file: Attachment) -> bool:
-    return file.data.startswith(b"%PDF-") or file.mime_type.lower() == "application/pdf"
 
 
 def _is_text(file: Attachment) -> bool:
@@ -296,16 +290,16 @@ async def _pdf_text(data: bytes) -> FileText:
         async with asyncio.timeout(PDF_SECONDS):
             out, _ = await program.communicate(data)
     except TimeoutError:
-        return FileText(problem=f"its text was not found within {PDF_SECONDS:.0f} s")
+        return FileText(problem=f"its text could not be extracted within {PDF_SECONDS:.0f} s")
     finally:
         if program.returncode is None:
             program.kill()
             await program.wait()
     if program.returncode:
-        return FileText(problem="it is no PDF that can be read, or a larger one than is read")
+        return FileText(problem="it is damaged, encrypted or too large to be read")
     text = out.decode("utf-8", "replace")
     if not text.strip():
-        return FileText(problem="it has no text; perhaps its pages are pictures")
+        return FileText(problem="it has no text; its pages may be images")
     return FileText(text=text[:MAX_FILE_CHARS], is_cut=len(text) > MAX_FILE_CHARS)
 
 
@@ -319,29 +313,29 @@ def shown_image_problem(image: Image, *, takes_images: bool) -> str:
     try:
         data = base64.b64decode(image.data, validate=True)
     except ValueError:
-        return "it is no image, although it is called so"
+        return "its type is an image type, but its content is not an image"
     file = Attachment(name="", mime_type=image.mime_type, data=data)
     if not is_image(file):
-        return f"models take no {image.mime_type[:80]}"
+        return f"models do not accept {image.mime_type[:80]}"
     return image_problem(file, takes_images=takes_images)
 
 
 def image_problem(file: Attachment, *, takes_images: bool) -> str:
     """Why an image is not shown to the model, or an empty string."""
     if not takes_images:
-        return "the model that answers takes no images"
+        return "the model does not accept images"
     if len(file.data) > MAX_IMAGE_BYTES:
-        return f"an image of more than {MAX_IMAGE_BYTES} bytes is not shown to a model"
+        return f"it is larger than {MAX_IMAGE_BYTES} bytes"
     size = image_size(file.data)
     if size is None:
-        return "it is no image, although it is called so"
+        return "its type is an image type, but its content is not an image"
     if max(size) > MAX_IMAGE_PIXELS:
-        return f"it has {size[0]} × {size[1]} pixels, and {MAX_IMAGE_PIXELS} a side are shown at most"
+        return f"it has {size[0]} × {size[1]} pixels; the most is {MAX_IMAGE_PIXELS} a side"
     return ""
 
 
 def image_size(data: bytes) -> tuple[int, int] | None:
-    """Width and height; `None` if the bytes are not such an image or have no whole header."""
+    """Width and height; `None` if the bytes are not a known image format or lack a complete header."""
     try:
         if data.startswith(b"\x89PNG\r\n\x1a\n") and data[12:16] == b"IHDR":
             return _sound(*struct.unpack_from(">II", data, 16))
@@ -399,14 +393,12 @@ class VoiceNotes:
         self._transcribers = tuple(transcribers)
 
     async def text_of(self, file: Attachment) -> FileText:
-        """The words of a recording, or why there are none."""
+        """The words of a recording, or the problem."""
         settings = self._settings
         if not self._transcribers:
-            return FileText(problem="no model that writes recordings down is set in tools.media.audio.models")
+            return FileText(problem="no model for transcription is set in tools.media.audio.models")
         if len(file.data) > settings.max_bytes:
-            return FileText(
-                problem=f"recordings of more than {settings.max_bytes} bytes are not written down"
-            )
+            return FileText(problem=f"recordings of more than {settings.max_bytes} bytes are not transcribed")
         problem = ""
         for transcriber in self._transcribers:
             try:
@@ -415,28 +407,24 @@ class VoiceNotes:
                         sent_name(file), file.data, timeout_seconds=settings.timeout_seconds
                     )
             except (ModelTimedOut, TimeoutError):
-                problem = f"it was not written down within {settings.timeout_seconds:.15g} s"
-                log.warning("a recording: %s has not answered within its time", transcriber.name)
+                problem = f"it was not transcribed within {settings.timeout_seconds:.15g} s"
+                log.warning("a recording: %s did not answer in time", transcriber.name)
             except ModelError as error:
-                problem = "the model that writes recordings down could not be had"
+                problem = "the model for transcription did not answer"
                 log.warning("a recording: %s", error)
             else:
-                return _read(text)
+                if not text.strip():
+                    return FileText(problem="no words were heard in it")
+                is_cut = len(text) > MAX_FILE_CHARS
+                return FileText(text=text.strip()[:MAX_FILE_CHARS], is_cut=is_cut, is_transcript=True)
         return FileText(problem=problem)
 
 
-def _read(text: str) -> FileText:
-    if not text.strip():
-        return FileText(problem="no words were heard in it")
-    is_cut = len(text) > MAX_FILE_CHARS
-    return FileText(text=text.strip()[:MAX_FILE_CHARS], is_cut=is_cut, is_transcript=True)
-
-
 def is_audio(file: Attachment) -> bool:
-    """Whether a file is a recording by its type, or by its name if the type is vague."""
+    """Whether a file is a recording by its type, or by its name if its type is generic."""
     mime_type = _plain_type(file)
-    is_vague = mime_type in ("", "application/octet-stream", "application/ogg")
-    return mime_type.startswith("audio/") or (is_vague and _suffix(file) in _SUFFIXES)
+    is_generic = mime_type in ("", "application/octet-stream", "application/ogg")
+    return mime_type.startswith("audio/") or (is_generic and _suffix(file) in _SUFFIXES)
 
 
 def sent_name(file: Attachment) -> str:

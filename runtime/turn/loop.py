@@ -1,4 +1,4 @@
-"""The loop of one turn: asks the model and runs its tools until it calls none. Never reads a disk."""
+"""The loop of one turn: asks the model and runs its tools until it calls none. Reads no file."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ from nacre.sessions.contracts.messages import (
 )
 
 _STILL_CALLING = (
-    "The model was still calling tools after {} steps, so the turn was ended. "
+    "The model was still calling tools after {} steps, so the turn was stopped. "
     "Ask for less at once, or raise agents.defaults.maxSteps."
 )
 
 
 class StepLimitReached(BadModelReply):
-    """The model kept calling tools after it was told that the turn's steps are used up."""
+    """The model kept calling tools after all steps of the turn were used up."""
 
 
 class Conversation(Protocol):
@@ -61,13 +61,13 @@ class Conversation(Protocol):
         """Handles a request that does not fit; returns `True` if asking again is worthwhile."""
 
     async def record(self, message: Message) -> None:
-        """Puts a message on disk before it returns."""
+        """Writes a message to disk before it returns."""
 
     async def set_aside(self, answer: AssistantMessage) -> None:
-        """Keeps the beginning of an answer that is asked for again, where no model sees it."""
+        """Keeps the beginning of an answer that is requested again, where no model sees it."""
 
     async def record_joined_messages(self) -> None:
-        """Puts messages on disk that were sent to the turn while its tools ran."""
+        """Writes the messages that were sent to the turn while its tools ran."""
 
     def now_ms(self) -> int: ...
 
@@ -84,16 +84,16 @@ async def run_loop(
 ) -> AssistantMessage:
     """Asks, runs the tools that the model calls, and asks again, until it answers without a call.
 
-    Each message is recorded before the next step begins. After `max_steps` model calls, open tool calls are
-    answered with an error that says so, and the model may answer once more. `bounds` may end the turn
-    sooner; each call has its result then, too. `output` may refuse an answer, so that it is asked for again;
-    without it a tool may bring the answer, see `ToolOutput.is_answer`.
+    Each message is recorded before the next step begins. After `max_steps` model calls, the result of each
+    open tool call is an error, and the model may answer once more. `bounds` may end the turn sooner; each
+    call then has a result as well. `output` may refuse an answer, which is requested again; without `output`
+    a tool may return the answer, see `ToolOutput.is_answer`.
 
     Raises:
-        ModelError: the model could not be asked; what it had said so far is recorded.
-        StepLimitReached, OutputInvalid: it calls tools even after the limit; `output` refused its answers.
-        UsageLimitReached: the turn's bounds are reached.
-        TurnCancelled: the turn was to end when its tools were done.
+        ModelError: the model could not be asked; its partial answer is recorded.
+        StepLimitReached, OutputInvalid: too many steps; too many refused answers.
+        UsageLimitReached: a limit of `bounds` is reached.
+        TurnCancelled: the turn was stopped after its tools.
     """
     bounds = bounds or TurnBounds()
     for step in range(max_steps + 1):
@@ -129,7 +129,7 @@ async def run_loop(
         with bounds.running_tools():
             answered = await _run_tools(conversation, answer.tool_calls, toolbox, emit)
         if answered and output is None:
-            return await _handed_off(conversation, answered, emit)
+            return await _record_hand_off(conversation, answered, emit)
         await conversation.record_joined_messages()
     raise StepLimitReached(_STILL_CALLING.format(max_steps))
 
@@ -145,7 +145,7 @@ async def _answer(
     async def discard(problem: str) -> None:
         nonlocal silence
         if said:
-            await conversation.set_aside(_broken_off(conversation, said, "error", problem))
+            await conversation.set_aside(_partial_answer(conversation, said, "error", problem))
             emit(AnswerDiscarded(problem=problem))
         said.clear()
         silence = SilenceFilter()
@@ -166,29 +166,26 @@ async def _answer(
             raise BadModelReply("The model's answer ended without a final message. Ask again.")
     except asyncio.CancelledError:
         if said:
-            await conversation.record(_broken_off(conversation, said, "aborted", "cancelled"))
+            await conversation.record(_partial_answer(conversation, said, "aborted", "cancelled"))
         raise
     except ContextOverflow as overflow:
-        await discard(str(overflow))  # some providers say only behind the answer that they read a part
+        await discard(str(overflow))  # some providers report only after the answer that they read a part
         raise
     except ModelError as error:
-        await conversation.record(_broken_off(conversation, said, "error", str(error)))
+        await conversation.record(_partial_answer(conversation, said, "error", str(error)))
         raise
     _emit_text(emit, silence.finish())
     took_ms = max(0, conversation.now_ms() - asked_ms)
     if took_ms:
         answer = answer.timed(took_ms, first_token_ms)
     if answer.stop_reason == "length":
-        emit(Warned(message=answer.error_message or _cut_off(answer)))
+        after = f" after {answer.usage.output_tokens} tokens" if answer.usage else ""
+        cut = f"The answer was cut off{after}, the most that one answer may have. Ask to go on."
+        emit(Warned(message=answer.error_message or cut))
     return answer
 
 
-def _cut_off(answer: AssistantMessage) -> str:
-    took = f" after {answer.usage.output_tokens} tokens" if answer.usage else ""
-    return f"The answer was cut off{took}, which is the most that one may take. Ask to go on."
-
-
-def _broken_off(
+def _partial_answer(
     conversation: Conversation, said: Sequence[str], stop_reason: StopReason, problem: str
 ) -> AssistantMessage:
     text = "".join(said)
@@ -233,9 +230,9 @@ async def _run_tools(
     return answered
 
 
-async def _handed_off(conversation: Conversation, text: str, emit: Emit) -> AssistantMessage:
-    """Records the reply that a hand-off brought as the answer of the turn."""
-    answer = replace(_broken_off(conversation, [text], "stop", ""), error_message=None)
+async def _record_hand_off(conversation: Conversation, text: str, emit: Emit) -> AssistantMessage:
+    """Records the reply of a hand-off as the answer of the turn."""
+    answer = replace(_partial_answer(conversation, [text], "stop", ""), error_message=None)
     _emit_text(emit, text)
     await conversation.record(answer)
     return answer
@@ -286,8 +283,8 @@ async def _ask_again(
 def paused(deadline: asyncio.Timeout) -> Iterator[None]:
     """Stops a running deadline, and continues it with the remaining time.
 
-    For work that has limits of its own and takes time in proportion to the history: a compaction that the
-    turn's deadline ended each time would never finish.
+    For work with its own limits that takes time in proportion to the history: a compaction that the turn's
+    deadline stops each time would never finish.
     """
     loop = asyncio.get_running_loop()
     ends_at = deadline.when()
@@ -299,7 +296,7 @@ def paused(deadline: asyncio.Timeout) -> Iterator[None]:
         deadline.reschedule(None if left_seconds is None else loop.time() + left_seconds)
 
 
-class Joining:
+class JoinQueue:
     """The messages that join one running turn. It accepts messages while it is `open`."""
 
     def __init__(self) -> None:
@@ -308,7 +305,7 @@ class Joining:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Accepts messages inside the block; what nobody has taken at its end is dropped."""
+        """Accepts messages inside the block; messages left at its end are dropped."""
         self._is_open = True
         try:
             yield
@@ -317,7 +314,7 @@ class Joining:
             self._waiting.clear()
 
     def put(self, inbound: Inbound) -> bool:
-        """Accepts a message; `False` if the turn cannot read it any more."""
+        """Accepts a message; `False` if the turn can no longer read it."""
         if self._is_open:
             self._waiting.append(inbound)
         return self._is_open
@@ -331,10 +328,10 @@ class Joining:
 class UsageLimits:
     """The most that one turn may use; `None` is no limit.
 
-    `tokens` is the total of the turn's model calls, prompts and answers, cached or not; `cost_usd` is their
-    cost in US dollars. Both count what the provider reported, so they do not bind a provider that reports
-    nothing; `model_calls` does. Calls for notes and summaries are not counted, as in `Reply.usage`. A limit
-    ends a turn before the next step, so the last step may exceed it.
+    `tokens` is the total of prompts and answers of the turn's model calls, cached or not; `cost_usd` is their
+    cost in US dollars. Both count what the provider reports; for a provider that reports nothing, use
+    `model_calls`. Calls for notes and summaries are not counted, as in `Reply.usage`. A limit ends a turn
+    before the next step, so the last step may exceed it.
 
     Raises:
         ConfigError: a limit is negative.
@@ -350,14 +347,14 @@ class UsageLimits:
             value = getattr(self, each.name)
             if value is not None and not value >= 0:
                 raise ConfigError(
-                    f"UsageLimits({each.name}={value!r}) is no limit. Give zero or more, or None."
+                    f"UsageLimits({each.name}={value!r}) is invalid. Use zero or more, or None."
                 )
 
 
 class TurnBounds:
-    """What one turn has used, its limits, and whether it is to end when its tools are done.
+    """The limits of one turn, what it has used of them, and whether it ends after its running tools.
 
-    `within` are the bounds of a surrounding turn: what is used here is used there, too.
+    Usage also counts for `within`, the bounds of a surrounding turn.
     """
 
     def __init__(self, limits: UsageLimits | None = None, *, within: TurnBounds | None = None) -> None:
@@ -368,10 +365,9 @@ class TurnBounds:
         self._tool_calls = 0
         self._tools_are_running = False
         self._ends_after_tools = False
-        self.joining = Joining()
-        """The messages that join the turn while it runs."""
+        self.joining = JoinQueue()
 
-    def spare_tools(self) -> bool:
+    def end_after_tools(self) -> bool:
         """Ends the turn when its running tools are done; `False` if none are running."""
         self._ends_after_tools = self._tools_are_running
         return self._ends_after_tools
@@ -386,7 +382,7 @@ class TurnBounds:
 
         Raises:
             UsageLimitReached: a limit is used up.
-            TurnCancelled: the turn was to end after its tools.
+            TurnCancelled: the turn was stopped after its tools.
         """
         if self._ends_after_tools:
             raise TurnCancelled("The turn was stopped after its tools were done. Their results are kept.")
@@ -399,7 +395,7 @@ class TurnBounds:
         """Checks the limits before the tools of an answer run, and counts the calls.
 
         Raises:
-            UsageLimitReached: these calls would be too many, or another limit is used up.
+            UsageLimitReached: these calls are too many, or another limit is used up.
         """
         self._check_used()
         most = self._limits.tool_calls
@@ -433,6 +429,6 @@ class TurnBounds:
 
 def _reached(what: str, name: str) -> UsageLimitReached:
     return UsageLimitReached(
-        f"The turn was ended, because it has used up its {what}. What was said and done until then is kept: "
+        f"The turn was stopped because it used up its {what}. Everything until then is kept: "
         f"ask to go on, ask for less at once, or raise {name} of its UsageLimits."
     )

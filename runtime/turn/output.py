@@ -1,7 +1,7 @@
-"""Typed answers: what `output_type` asks of a model, and how its answer is checked.
+"""Typed answers: the schema of an `output_type`, and the check of the model's answer.
 
-The model calls the tool `final_answer`, or answers with JSON if each model of the chain takes a schema.
-Either way an accepted answer is stored as plain JSON text; a refused one is stored as a failed answer.
+The model calls the tool `final_answer`, or answers with JSON if each model of the chain accepts a schema.
+An accepted answer is stored as plain JSON text, a refused one as a failed answer.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from nacre.sessions.entries.entries import CustomMessage
 
 FINAL_ANSWER = "final_answer"
 MOST_ANSWERS = 3
-"""How many answers of one turn may be wrong."""
+"""After this many wrong answers the turn fails."""
 OUTPUT_TYPE = "nacre.output"
-"""The kind of message that says why a text was no answer."""
+"""The type of the message that tells the model why its answer was refused."""
 
 
 class Output(Record):
-    """A type that an answer must have. It is the field `answer` of `arguments`: a schema has an object."""
+    """A type that an answer must have: the field `answer` of `arguments`, because a schema is an object."""
 
     name: str
     arguments: type[ToolArguments]
@@ -41,14 +41,14 @@ class Output(Record):
         return OutputSchema(name=FINAL_ANSWER, schema=self.tool().spec().parameters)
 
     def tool(self) -> Tool:
-        """The tool whose call is the answer. It runs only beside other calls, and refuses that."""
+        """The tool whose call is the answer. It only runs if it is called with others, and then fails."""
 
         async def run(_arguments: BaseModel, _scope: CallScope) -> ToolOutput:
-            raise ToolFailed("Call it alone, when you have the results of the other tools.")
+            raise ToolFailed("Call it alone, after you have the results of the other tools.")
 
         return Tool(
             name=FINAL_ANSWER,
-            description="Gives your final answer. Call it once, alone, when you need no other tool any more. "
+            description="Give your final answer. Call it once, alone, when you need no other tool. "
             "Text outside of it is not an answer.",
             arguments=self.arguments,
             run=run,
@@ -58,9 +58,9 @@ class Output(Record):
         """The value of a stored answer. Raises `OutputInvalid` if the text is no such value."""
         try:
             return self._checked(json.loads(text))
-        except ValueError as error:  # pydantic's are among these
+        except ValueError as error:  # includes pydantic's errors
             raise OutputInvalid(
-                f"The stored answer is no {self.name}: {_problem(error)}. Ask again for one."
+                f"The stored answer is not a {self.name}: {_problem(error)}. Ask again."
             ) from error
 
     def _checked(self, answer: object) -> Any:
@@ -71,28 +71,30 @@ class Output(Record):
         """The answer as plain JSON text. One that calls other tools is returned as it is.
 
         Raises:
-            ValueError: it is not such a value.
+            ValueError: it does not have the type.
         """
         calls = answer.tool_calls
         if calls and (len(calls) > 1 or calls[0].name != FINAL_ANSWER):
             return answer
         if calls and calls[0].invalid_arguments is not None:
             raise ValueError("the arguments were not a JSON object")
-        given: object = dict(calls[0].arguments) if calls else json.loads(_unfenced(message_text(answer)))
+        text = message_text(answer).strip()
+        if text.startswith("```") and text.endswith("```"):  # small models put JSON into a Markdown block
+            text = text[3:-3].removeprefix("json")
+        given: object = dict(calls[0].arguments) if calls else json.loads(text)
         if isinstance(given, dict) and given.keys() == {"answer"}:
             given = given["answer"]
         self._checked(given)
         kept = [block for block in answer.content if not isinstance(block, Text | ToolCall)]
-        text = Text(text=json.dumps(given, ensure_ascii=False))
-        return replace(answer, content=(*kept, text), stop_reason="stop")
+        stored = Text(text=json.dumps(given, ensure_ascii=False))
+        return replace(answer, content=(*kept, stored), stop_reason="stop")
 
 
 def output_of(output_type: TypeForm[Any] | Output) -> Output:
-    """What a type asks of an answer: a pydantic model, a dataclass, a union, or any other type that pydantic
-    can check. An `Output` is returned as it is.
+    """The `Output` of a type that pydantic can check. An `Output` is returned as it is.
 
     Raises:
-        ConfigError: pydantic has no schema for it.
+        ConfigError: pydantic has no schema for the type.
     """
     if isinstance(output_type, Output):
         return output_type
@@ -104,14 +106,14 @@ def output_of(output_type: TypeForm[Any] | Output) -> Output:
         arguments = create_model(
             "output",
             __base__=ToolArguments,
-            answer=(output_type, Field(description="What you were asked for.")),
+            answer=(output_type, Field(description="The requested answer.")),
         )
         output = Output(name=name, arguments=arguments)
         _ = output.schema
     except (PydanticUserError, NameError, SyntaxError, TypeError) as error:
         problem = str(error).partition("\n")[0]
         raise ConfigError(
-            f"output_type={name} cannot be asked for: {problem} Give a pydantic model, a dataclass, a union, "
+            f"output_type={name} cannot be used: {problem} Give a pydantic model, a dataclass, a union, "
             "or a type such as int or list[str]."
         ) from error
     return output
@@ -125,10 +127,10 @@ class OutputCheck:
         self._append = append
         self._refused = 0
         self.problem = ""
-        """Why the last answer is refused; empty if it is not."""
+        """Why the last answer was refused; empty if it was accepted."""
 
     def checked(self, answer: AssistantMessage) -> AssistantMessage:
-        """The answer as it is to be recorded; sets `problem`."""
+        """The answer to record; sets `problem`."""
         self.problem = ""
         try:
             return self._output.accepted(answer)
@@ -141,10 +143,10 @@ class OutputCheck:
         return replace(answer, stop_reason="error", error_message=message)
 
     async def refuse(self, answer: AssistantMessage) -> None:
-        """Counts the refusal, and tells the model what is wrong if no result of a call does.
+        """Counts the refusal, and tells the model the problem unless the result of a call does.
 
         Raises:
-            OutputInvalid: this was the last answer that may be wrong.
+            OutputInvalid: no further answer may be wrong.
         """
         self._refused += 1
         if self._refused == MOST_ANSWERS:
@@ -155,14 +157,6 @@ class OutputCheck:
         if not answer.tool_calls:
             text = render("session/output_refused", problem=self.problem)
             await self._append(CustomMessage(custom_type=OUTPUT_TYPE, content=text))
-
-
-def _unfenced(text: str) -> str:
-    # Small models put JSON into a Markdown block.
-    text = text.strip()
-    if text.startswith("```") and text.endswith("```"):
-        text = text[3:-3].removeprefix("json")
-    return text
 
 
 def _problem(error: ValueError) -> str:

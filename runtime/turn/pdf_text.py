@@ -14,7 +14,7 @@ MAX_CPU_SECONDS = 20
 
 
 def main() -> None:
-    """Writes a character more than CHARS at most, so that its caller knows of the rest."""
+    """Writes at most one character more than CHARS, so that its caller sees whether text is left."""
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_SECONDS, MAX_CPU_SECONDS))
     from pypdf import PdfReader

@@ -1,6 +1,6 @@
-"""Promises: what the owner asked to remember is written, and what to be reminded of comes up in time.
+"""Promises: writes what the owner asked to remember, and shows reminders when their topic is named.
 
-A reminder is a line of `memory/reminders.md`, a task with a topic, or several words for it:
+A reminder is a line of `memory/reminders.md`: a task that begins with a topic, or with several words for it:
 
     - [ ] boat, mooring: ask Ilse for the contract
 
@@ -29,10 +29,10 @@ POINTS_BACK = (
     "The assistant saved no note. If it should remember something, say it in one message or use /remember."
 )
 MOST_CHARS = 2_000
-"""A longer text is a document: its beginning says what it is, and the transcript has all of it."""
+"""Of a longer text, only the beginning is saved; the transcript has all of it."""
 
 END_CHARS = 1_000
-"""A request, or a claim to have kept something, stands at the beginning or the end of a long text."""
+"""A request, or a claim to have saved something, is at the beginning or the end of a long text."""
 
 _READING = frozenset(
     ("read", "list", "memory_search", "memory_get", "memory_recall", "memory_recall_facts", "memory_forget")
@@ -46,7 +46,7 @@ _ASKING = tuple(
     備 提醒 覚え メモ 기억 메모 적어
     """.split()
 )
-"""Every request to remember contains one of these; other messages are not read more closely."""
+"""Every request to remember contains one of these stems; other messages are not parsed."""
 _CLAIMING = tuple(
     """
     rememb forget note mind saved stored recorded written added merk notier gespeichert aufgeschrieben
@@ -56,7 +56,7 @@ _CLAIMING = tuple(
     """.split()
 )
 _RHETORICAL = re.compile(r"\b(?:remember|don['’]?t forget)\s*,", re.IGNORECASE)
-"""Encouragement, as in "Remember, every step counts", asks for nothing."""
+"""Encouragement, as in "Remember, every step counts", is not a request."""
 _CLAIMS = re.compile(
     "|".join(
         row.strip()
@@ -88,15 +88,15 @@ Dutch, Russian, Chinese, Japanese and Korean."""
 
 
 def writes(result: ToolResultMessage) -> bool:
-    """Whether a tool's result may have kept something: every successful call but those that only read."""
+    """Whether a tool call may have saved something: every successful call except of tools that only read."""
     return not result.is_error and result.tool_name not in _READING
 
 
 def promised(words: str, reply: str) -> tuple[str, bool]:
-    """What is to be kept of the owner's `words`, and whether they asked for it.
+    """The part of the owner's `words` to save, and whether they asked for it.
 
-    The text is empty if nothing was promised, or if what to keep was said before ("remember that"). Where
-    they did not ask, the `reply` must claim to have kept something and the words must contain a fact.
+    The text is empty if nothing was promised, or if they refer to something said before ("remember that"). If
+    they did not ask, the `reply` must claim to have saved something and the words must contain a fact.
     """
     asked, answered = _ends(words), _ends(reply)
     claims = _has(_CLAIMING, answered) and _CLAIMS.search(answered) is not None
@@ -128,9 +128,9 @@ MOST_REMINDERS = 200
 
 
 async def due_reminders(session: OpenSession, parts: TurnParts, words: str) -> tuple[str, ...]:
-    """The lines of the open reminders whose topic a private message names: all words of one of its names.
+    """The open reminders whose topic a private message names by all words of one of its names.
 
-    A line that is not the owner's word does not count, nor one that could not be ticked.
+    Lines that the owner did not write are ignored, and all lines if the file cannot be changed.
     """
     path = PurePosixPath(REMINDERS)
     policy = session.policy
@@ -173,12 +173,12 @@ def _names_topic(words: str, line: str) -> bool:
 
 
 def reminder_text(due: Sequence[str]) -> str:
-    """What the model is told of reminders, at the tail of its request."""
+    """The text about reminders at the tail of a request."""
     return render("tail/reminders", text=quoted("\n".join(due)))
 
 
 async def tick_reminders(parts: TurnParts, due: Sequence[str]) -> None:
-    """Ticks reminders that the model was shown, with the day. Without a tick they come up again."""
+    """Ticks reminders that the model was shown, with the day. An unticked one is shown again."""
     mark = f" ({parts.now():%Y-%m-%d})"
 
     def ticked(old: bytes | None) -> bytes | None:
@@ -191,16 +191,15 @@ async def tick_reminders(parts: TurnParts, due: Sequence[str]) -> None:
                 lines[at] = f"{bare.replace('[ ]', '[x]', 1).rstrip()}{mark}{line[len(bare) :]}"
         return "".join(lines).encode("utf-8", "surrogateescape")
 
-    with suppress(OSError, PathOutsideRoot, FileBusy):  # it is shown again
+    with suppress(OSError, PathOutsideRoot, FileBusy):
         await parts.workspace.change(REMINDERS, ticked)
         parts.on_notes(REMINDERS)
 
 
 async def keep_promise(session: OpenSession, parts: TurnParts, words: str, reply: str) -> str:
-    """Writes into today's log what the owner asked to remember, for a turn in which no tool wrote.
+    """Writes to today's log what the owner asked to remember, for a turn in which no tool wrote.
 
-    Returns:
-        One sentence for the owner, or an empty string if there was nothing to keep.
+    Returns a sentence for the owner, or an empty string if there was nothing to save.
     """
     if not session.policy.is_private:
         return ""
@@ -217,15 +216,15 @@ async def keep_promise(session: OpenSession, parts: TurnParts, words: str, reply
     lines = [with_dates(line.strip().lstrip("-*• "), today) for line in text.splitlines()]
     try:
         if not parts.workspace.is_there:
-            return ""  # the turn has told that the workspace is gone
+            return ""  # the turn has reported that the workspace is gone
         items = "\n".join(f"- {line}" for line in lines if line)
         outcome = await workspace.append(path, items, heading=HEADING)
     except WaitsForReview:
-        return ""  # the turn tells what waits
+        return ""  # the turn reports it
     except (OSError, PathOutsideRoot, FileBusy) as error:
         return f"The assistant saved no note of this, and {path} could not be written: {error}"
     if not outcome.written:
         return ""
     parts.on_notes(path)
     said = "you asked it to remember" if is_asked else "it said it would remember"
-    return f"The assistant did not save what {said}, so Nacre wrote it into {path}."
+    return f"The assistant did not save what {said}, so Nacre wrote it to {path}."

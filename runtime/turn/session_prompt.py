@@ -2,11 +2,11 @@
 
     nacre.prompt ─► question ─► answer ─► nacre.changes ─► question ─► … ─► compaction ─► nacre.prompt
 
-A provider reads a request from its cache as far as it begins like the last one. So the prompt stays the
-same, also after a restart, until a compaction begins the conversation anew, and what changed is a message
-of the transcript. The prompt is rebuilt at once when its frame changes (what the chat may see, instructions
-of the program, a section of an extension), when the changes get large, and when a line was removed from a
-file or a log: what the owner deletes is not sent again.
+A provider caches the part of a request that begins like the last one. So the prompt stays the same until
+the next compaction, even after a restart, and a message of the transcript says what changed. The prompt is
+rebuilt at once when its frame changes (what the chat may see, instructions of the program, a section of an
+extension), when the changes get large, and when a line was removed from a file or a log: what the owner
+deletes is not sent again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
 from difflib import SequenceMatcher
-from typing import Any, TypeAlias
+from typing import Any
 
 from nacre.prompts import quoted, render
 from nacre.record import Record
@@ -26,7 +26,7 @@ from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
 from nacre.sessions.view.transcript import CHANGES_TYPE, PROMPT_TYPE, RECALL_TYPE, BranchFollower
 
 MOST_TOLD_SHARE = 10
-"""When changes would fill this share of the window, a tenth, rebuilding the prompt is cheaper."""
+"""When changes would fill a tenth of the window, rebuilding the prompt is cheaper."""
 
 
 class RecordedPrompt:
@@ -48,7 +48,12 @@ class RecordedPrompt:
         if fresh is None:
             self._begin(None)
             ended = range(len(branch) - 1, -1, -1)
-            begun = (place for place in ended if _begins(branch[place]))
+            begun = (
+                place
+                for place in ended
+                if isinstance(branch[place].body, Compaction)
+                or branch[place].custom_data(PROMPT_TYPE) is not None
+            )
             fresh = branch[next(begun, 0) :]
         for entry in fresh:
             self._take(entry)
@@ -56,14 +61,14 @@ class RecordedPrompt:
     def text(self, part: StablePart) -> str:
         """The stable text of the frozen prompt, in this frame; the same object while it does not change."""
         if self._text is None:
-            assert self.frozen is not None, "what was told is asked for"
+            assert self.frozen is not None
             known = self.frozen.known
             same = (dict(part.tools), dict(part.files)) == (dict(known.tools), dict(known.files))
             self._text = part.text if same else replace(part, tools=known.tools, files=known.files).text
         return self._text
 
     def described(self, tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-        """The tools with the descriptions and in the order that the model was told, new ones last."""
+        """The tools in the recorded order and with the recorded descriptions, new ones last."""
         if self._described is None or self._described[0] is not tools:
             told = tools
             if self.tools and any(self.tools.get(tool.name) != tool.description for tool in tools):
@@ -93,7 +98,7 @@ class RecordedPrompt:
             self.recalled = tuple(map(str, paths)) if isinstance(paths, list) else ()
         elif isinstance(entry.body, CustomMessage) and entry.body.custom_type == CHANGES_TYPE:
             known = applied(self.known, entry.body.details or {})
-            if known is None:  # somebody else's: the prompt is made anew
+            if known is None:  # from another program: the prompt is rebuilt
                 self._begin(None)
                 return
             self.known = known
@@ -109,7 +114,7 @@ class SessionPrompt:
         self._most_told_chars = window_tokens * CHARS_PER_TOKEN // MOST_TOLD_SHARE
 
     def texts(self, part: StablePart, now: str) -> tuple[str, str]:
-        """The stable and the changing part of the prompt: as frozen, or as they are now."""
+        """The stable and the changing part of the prompt: as frozen if its frame is the same, else new."""
         recorded = self.recorded()
         if recorded.frozen is None or recorded.frozen.frame != part.digest:
             return part.text, now
@@ -127,13 +132,13 @@ class SessionPrompt:
         now: str,
         logs: Mapping[str, str],
         *,
-        is_deleted: Callable[[str, Sequence[str]], Awaitable[bool]],
+        has_lines: Callable[[str, Sequence[str]], Awaitable[bool]],
         recall_again: Callable[[], Awaitable[None]],
     ) -> None:
         """Records the prompt in the transcript, or what changed in it; nothing if nothing did.
 
-        `is_deleted` tells whether a file lacks one of these lines, which may only have been cut from its
-        shown text. `recall_again` replaces the recalled notes.
+        `has_lines` tells whether a file still has these lines, which may only have been cut from its shown
+        text. `recall_again` replaces the recalled notes.
 
         Raises:
             SessionError: the transcript cannot be written.
@@ -145,8 +150,8 @@ class SessionPrompt:
             if changes is None:
                 return
             removed = removed_lines(recorded.known, present)
-            has_deleted = any([await is_deleted(path, lines) for path, lines in removed.items()])
-            if not has_deleted and recorded.told_chars + len(changes.text) <= self._most_told_chars:
+            is_only_cut = all([await has_lines(path, lines) for path, lines in removed.items()])
+            if is_only_cut and recorded.told_chars + len(changes.text) <= self._most_told_chars:
                 await journal.append(
                     CustomMessage(custom_type=CHANGES_TYPE, content=changes.text, details=changes.details)
                 )
@@ -154,7 +159,7 @@ class SessionPrompt:
         if recorded.frozen is not None:
             await recall_again()
         prompt = FrozenPrompt(frame=part.digest, known=present)
-        # A prompt that a power failure takes is recorded again.
+        # A prompt that is lost in a power failure is recorded again.
         await journal.append_custom(PROMPT_TYPE, prompt.to_record(), durable=False)
 
     def recorded(self) -> RecordedPrompt:
@@ -163,13 +168,7 @@ class SessionPrompt:
         return recorded
 
 
-def _begins(entry: Entry) -> bool:
-    return isinstance(entry.body, Compaction) or entry.custom_data(PROMPT_TYPE) is not None
-
-
 VERSION = 1
-Edit: TypeAlias = tuple[int, int, tuple[str, ...]]
-"""Lines of a text that are replaced: the first, the one after the last, and the new lines."""
 
 
 class KnownPrompt(Record):
@@ -227,7 +226,11 @@ def changes_between(known: KnownPrompt, present: KnownPrompt) -> PromptChanges |
 
     A log that `present` lacks did not change. A new description of a known tool is not reported.
     """
-    if _is_same(known, present):
+    if (  # a quick check, because most often nothing changed
+        (known.now, known.files) == (present.now, present.files)
+        and known.tools.keys() == present.tools.keys()
+        and all(known.logs.get(path, "") == text for path, text in present.logs.items())
+    ):
         return None
     tools: dict[str, str | None] = {
         name: text for name, text in present.tools.items() if name not in known.tools
@@ -246,7 +249,13 @@ def changes_between(known: KnownPrompt, present: KnownPrompt) -> PromptChanges |
     }
     told = [present.now] if "now" in details else []
     if tools:
-        told.append(render("tail/changed_tools", tools=_tool_lines(tools)))
+        lines = (
+            render("tail/tool_gone", name=name)
+            if text is None
+            else render("tail/tool_new", name=name, text=text)
+            for name, text in tools.items()
+        )
+        told.append(render("tail/changed_tools", tools="\n".join(lines)))
     told += [_shown(path, text, present.files.get(path, "")) for path, text in files.items()]
     told += [_shown(path, text, present.logs[path]) for path, text in logs.items()]
     text = "\n\n".join(part for part in told if part)
@@ -264,15 +273,6 @@ def removed_lines(known: KnownPrompt, present: KnownPrompt) -> dict[str, list[st
     }
 
 
-def _is_same(known: KnownPrompt, present: KnownPrompt) -> bool:
-    """A quick check, because most often nothing changed."""
-    return (
-        (known.now, known.files) == (present.now, present.files)
-        and known.tools.keys() == present.tools.keys()
-        and all(known.logs.get(path, "") == text for path, text in present.logs.items())
-    )
-
-
 def applied(known: KnownPrompt, details: Mapping[str, Any]) -> KnownPrompt | None:
     """What is known after recorded changes; `None` if their details are invalid."""
     tools, now = details.get("tools"), details.get("now", known.now)
@@ -287,6 +287,7 @@ def applied(known: KnownPrompt, details: Mapping[str, Any]) -> KnownPrompt | Non
 
 
 def _edits(before: str, after: str) -> list[list[Any]]:
+    # The lines that are replaced: the first, the one after the last, and the new lines.
     if before == after:
         return []
     old, new = _lines(before), _lines(after)
@@ -301,21 +302,16 @@ def _edited(texts: Mapping[str, str], edits: object) -> dict[str, str] | None:
     changed = dict(texts)
     for path, of_text in edits.items():
         lines = _lines(changed.get(path, ""))
-        read = [_edit(raw) for raw in of_text] if isinstance(of_text, list) else [None]
-        for edit in reversed(read):
-            if edit is None or not 0 <= edit[0] <= edit[1] <= len(lines):
-                return None
-            lines[edit[0] : edit[1]] = edit[2]
+        for edit in reversed(of_text if isinstance(of_text, list) else [None]):
+            match edit:
+                case [int(first), int(end), list(new)] if 0 <= first <= end <= len(lines) and all(
+                    isinstance(line, str) for line in new
+                ):
+                    lines[first:end] = new
+                case _:
+                    return None
         changed[str(path)] = "\n".join(lines)
     return {path: text for path, text in changed.items() if text}
-
-
-def _edit(raw: object) -> Edit | None:
-    match raw:
-        case [int(first), int(end), list(lines)] if all(isinstance(line, str) for line in lines):
-            return first, end, tuple(lines)
-        case _:
-            return None
 
 
 def _shown(path: str, before: str, after: str) -> str:
@@ -329,13 +325,6 @@ def _shown(path: str, before: str, after: str) -> str:
             told.append(render("tail/lines_new", line=line, text=quoted("\n".join(lines))))
         moved += len(lines) - (end - first)
     return render("tail/changed_file", path=path, text="\n".join(told)) if told else ""
-
-
-def _tool_lines(tools: Mapping[str, str | None]) -> str:
-    return "\n".join(
-        render("tail/tool_gone", name=name) if text is None else render("tail/tool_new", name=name, text=text)
-        for name, text in tools.items()
-    )
 
 
 def _lines(text: str) -> list[str]:

@@ -1,10 +1,9 @@
-"""Shows a model less of a transcript: prunes old tool results, and shortens messages that are too large
-alone.
+"""Shows a model less of a transcript: prunes old tool results, and shortens single large messages.
 
 The transcript keeps every word. A record in it says what later requests show instead.
 
 The formulas of pruning are OpenClaw's: sizes in characters, four to a token; soft trim from 0.3 of the
-window, hard clear from 0.5. Two things differ. A result that was pruned stays pruned, so that the next
+window, hard clear from 0.5. There are two differences. A pruned result stays pruned, so that the next
 request begins like the last one. A window that is nearly full is pruned even while the provider still
 caches the prompt, because a busy session never idles long enough for the cache to expire.
 """
@@ -64,11 +63,11 @@ log = logging.getLogger(__name__)
 IMAGE_CHARS = 8_000
 UNREADABLE_CALL_CHARS = 128
 LEAST_SAVING_RATIO = 0.05
-"""A prompt that the provider caches is only changed to save at least this share of the window."""
+"""A cached prompt is changed only if that saves at least this share of the window."""
 
 
 class Pruning(Record):
-    """The projections of all pruned results, and why: `reason` is for the record."""
+    """The projections of all pruned results; `reason` is for the record, `numbers` for the log."""
 
     projections: Mapping[str, Projection]
     saved_chars: int
@@ -77,7 +76,7 @@ class Pruning(Record):
 
 
 class NothingToPrune(Record):
-    """Why nothing is pruned, with the numbers that led to it."""
+    """Why nothing is pruned, with the numbers."""
 
     reason: str
 
@@ -85,7 +84,7 @@ class NothingToPrune(Record):
 class PruningFacts(Record):
     """`items` is the transcript before pruning; `recorded` are the projections already in force.
 
-    `tokens` is how full the window is. `idle_seconds` is how long ago the model was last asked, or `None`.
+    `tokens` is the fill of the window. `idle_seconds` is the time since the last request, or `None`.
     """
 
     items: Sequence[TranscriptItem]
@@ -98,17 +97,21 @@ def plan_pruning(
     facts: PruningFacts, *, settings: ContextPruningSettings, budget: ContextBudget
 ) -> Pruning | NothingToPrune:
     size_line = int(budget.flush_at * settings.size_trigger_ratio)
-    trigger = _trigger(facts, settings, size_line)
-    idle = "never asked" if facts.idle_seconds is None else f"idle {facts.idle_seconds:.0f} s"
+    idle_seconds, trigger = facts.idle_seconds, ""
+    if settings.ttl_seconds > 0 and idle_seconds is not None and idle_seconds >= settings.ttl_seconds:
+        trigger = "ttl"
+    elif settings.size_trigger_ratio < 1 and facts.tokens >= size_line:
+        trigger = "size"
+    idle = "never asked" if idle_seconds is None else f"idle {idle_seconds:.0f} s"
     numbers = (
         f"{facts.tokens} tokens of {budget.window_tokens}, {idle}, ttl {settings.ttl_seconds:.15g} s, "
         f"size line {size_line}"
     )
     if not trigger:
-        return NothingToPrune(reason=f"neither time nor size calls for it: {numbers}")
+        return NothingToPrune(reason=f"neither time nor size requires it: {numbers}")
     window_chars = budget.window_tokens * CHARS_PER_TOKEN
     chars = sum(message_chars(_shown(item, facts.recorded)) for item in facts.items)
-    # Scripts with more tokens to a character fill the window earlier than their characters say.
+    # Scripts with more tokens to a character fill the window before their characters do.
     ratio = max(chars / window_chars, facts.tokens / budget.window_tokens)
     numbers += f", {chars} characters, ratio {ratio:.2f}"
     if ratio < settings.soft_trim_ratio:
@@ -143,13 +146,6 @@ def message_chars(message: Message) -> int:
     return chars
 
 
-def _trigger(facts: PruningFacts, settings: ContextPruningSettings, size_line: int) -> str:
-    idle = facts.idle_seconds
-    if settings.ttl_seconds > 0 and idle is not None and idle >= settings.ttl_seconds:
-        return "ttl"
-    return "size" if settings.size_trigger_ratio < 1 and facts.tokens >= size_line else ""
-
-
 def _call_chars(call: ToolCall) -> int:
     if call.invalid_arguments is not None:
         return len(call.invalid_arguments)
@@ -165,7 +161,7 @@ def _shown(item: TranscriptItem, projections: Mapping[str, Projection]) -> Messa
 
 
 def _candidates(items: Sequence[TranscriptItem], settings: ContextPruningSettings) -> list[TranscriptItem]:
-    """The old results, between the person's first message and the model's last messages."""
+    """The old tool results between the person's first message and the model's last messages."""
     said = [place for place, item in enumerate(items) if isinstance(item.message, UserMessage)]
     answers = [place for place, item in enumerate(items) if isinstance(item.message, AssistantMessage)]
     kept = settings.keep_last_assistants
@@ -206,7 +202,7 @@ def _hard_clear(
     *,
     wanted_chars: float,
 ) -> int:
-    """Replaces the oldest results until more than `wanted_chars` are saved; returns how many were."""
+    """Replaces the oldest results until more than `wanted_chars` are saved; returns the saved characters."""
     clear = settings.hard_clear
     left = [item for item in candidates if not isinstance(projections.get(item.entry_id), Cleared)]
     sizes = {item.entry_id: message_chars(_shown(item, projections)) for item in left}
@@ -272,7 +268,7 @@ def recorded_projections(
 def _idle_seconds(
     session: OpenSession, items: Sequence[TranscriptItem], branch: Sequence[Entry]
 ) -> float | None:
-    """How long ago the provider last saw the conversation; a record implies a request after it."""
+    """The time since the last request; a record of pruning implies a request after it."""
     answers = (item.message for item in reversed(items) if isinstance(item.message, AssistantMessage))
     answer = next(answers, None)
     if answer is None:
@@ -300,7 +296,7 @@ def _saved_tokens(
 
 
 SHOWN_SHARE = 0.25
-"""Of the room: what is shown of a message that does not fit into it. The conversation before it stays."""
+"""The share of the room that a message may take if it does not fit; the rest is for the conversation."""
 HEAD_SHARE = 0.75
 LEAST_SHOWN_TOKENS = 64
 LEAST_SHOWN_CHARS = 40
@@ -310,7 +306,7 @@ LEAST_ROOM_SHARE = 8
 
 
 class Room(Record):
-    """`message_tokens` is the most of one message, `kept_tokens` of all that a compaction must keep."""
+    """`message_tokens` is the most for one message, `kept_tokens` for all that a compaction must keep."""
 
     message_tokens: int
     kept_tokens: int
@@ -319,13 +315,13 @@ class Room(Record):
 def room_in(budget: ContextBudget, *, overhead_tokens: int, refused_tokens: int | None) -> Room:
     """The room in a window beside its prompt and a summary.
 
-    A provider that refused a context of `refused_tokens` has less room than that, or counts differently:
-    what must be kept gets half of what it had.
+    A provider that refused a context of `refused_tokens` has less room than that, or counts differently, so
+    the kept messages get half of their previous room.
     """
     least_tokens = budget.window_tokens // LEAST_ROOM_SHARE
     taken_tokens = overhead_tokens + budget.summary_tokens
     message_tokens = max(budget.compact_at - taken_tokens, least_tokens)
-    # Half of the reserve is enough for an answer; what must stay may have the other half.
+    # Half of the reserve is enough for an answer; the kept messages may use the other half.
     kept_tokens = max((budget.compact_at + budget.window_tokens) // 2 - taken_tokens, least_tokens)
     if refused_tokens is not None:
         kept_tokens = min(kept_tokens, max(refused_tokens - overhead_tokens, 0)) // 2
@@ -339,7 +335,7 @@ def plan_shortening(
     newest_said_id: str,
     count_tokens: Callable[[str], int],
 ) -> Mapping[int, int]:
-    """Positions in the transcript as it is shown, and how many tokens the message there may take.
+    """Positions in the shown transcript, and how many tokens the message there may take.
 
     `newest_said_id` is the entry of the person's last message.
     """
@@ -348,7 +344,7 @@ def plan_shortening(
     limit_tokens = int(room.message_tokens * SHOWN_SHARE)
     kept = _kept_places(shown, newest_said_id)
     if _are_surely_small([shown[place].message for place in kept], room.kept_tokens):
-        kept = ()  # none has to give way to another, so that most turns count nothing here
+        kept = ()  # they fit together, so most turns count nothing here
     for place, item in enumerate(shown):
         if place not in kept and _are_surely_small([item.message], room.message_tokens):
             continue
@@ -406,7 +402,7 @@ def _kept_places(shown: Sequence[TranscriptItem], newest_said_id: str) -> Sequen
 
 
 def _level(sizes: Sequence[int], room_tokens: int) -> int:
-    """The size to which the largest are cut so that all fit together; small ones stay as they are."""
+    """The size to which the largest are cut so that all fit together."""
     left_tokens = room_tokens
     for number, size in enumerate(sorted(sizes)):
         share_tokens = left_tokens // (len(sizes) - number)
@@ -424,7 +420,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 async def shorten_large(session: OpenSession, parts: TurnParts, room: Room, emit: Emit) -> bool:
-    """Records which messages are shown shortened from now on; `True` when that is more than before.
+    """Records which messages are shown shortened from now on; `True` if anything changed.
 
     The whole text is also kept beside the transcript, where `read` pages through it.
     """
@@ -448,7 +444,7 @@ async def shorten_large(session: OpenSession, parts: TurnParts, room: Room, emit
         return False
 
     def saved() -> int:
-        # Only what stands before the last reported usage: that usage still counts it in full.
+        # Only messages before the last reported usage, which still counts them in full.
         counted_to = last_counted_place(items)
         counted = [place for place in limits if counted_to is not None and place <= counted_to]
         before = (shown[place].message for place in counted)
@@ -465,7 +461,7 @@ async def shorten_large(session: OpenSession, parts: TurnParts, room: Room, emit
     fresh = [items[place].message for place in limits if items[place].entry_id not in recorded]
     notices = [
         f"A message of {len(whole_text(message))} characters is too long to be read at once: the model sees "
-        "its beginning and its end, and can read the rest page by page. Every word of it is kept."
+        "its beginning and its end, and can read the rest page by page. The whole message is kept."
         for message in fresh
         if isinstance(message, UserMessage)
     ]
@@ -483,5 +479,5 @@ async def _keep_text(session: OpenSession, item: TranscriptItem) -> tuple[str, s
             await results.keep(name, whole_text(item.message))
     except SessionError as error:
         log.warning("the text of a long message could not be kept beside the transcript: %s", error)
-        return "", "The rest could not be kept for reading"
+        return "", "The rest could not be stored"
     return f"{RESULT_PREFIX}{name}", ""

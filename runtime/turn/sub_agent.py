@@ -1,4 +1,4 @@
-"""What an author gives to call besides functions: sub-agents, and several tools as one toolset."""
+"""Tools of bot authors that are not functions: sub-agents, toolsets, and MCP servers."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class TaskArguments(ToolArguments):
 
     task: str = Field(
         min_length=1,
-        description="What it is to do, with all that it has to know: it sees nothing of this conversation.",
+        description="The task, with everything it needs to know: it sees nothing of this conversation.",
     )
 
 
 class HandOffArguments(ToolArguments):
     """The arguments of a hand-off."""
 
-    task: str = Field(min_length=1, description="What it is to do. It has read this conversation.")
+    task: str = Field(min_length=1, description="The task. It has read this conversation.")
 
 
 class SubAgent(Record):
@@ -59,12 +59,12 @@ class SubAgent(Record):
         return 1 + max((tool.depth for tool in self.tools if isinstance(tool, SubAgent)), default=0)
 
     def as_tool(self, run: RunSubAgent) -> FunctionTool[..., Any]:
-        """The tool that hands a task to `run` and returns the text that the task ended with."""
+        """The tool that passes a task to `run` and returns its final text."""
 
         async def work(task: str, context: ToolContext) -> ToolOutput:
             return ToolOutput(text=await run(self, task, context.scope), is_answer=self.hand_off)
 
-        # The shape is known, so that no function is looked into in each turn.
+        # Built directly: `tool` would inspect the function in each turn.
         return FunctionTool(
             function=work,
             name=self.name,
@@ -78,18 +78,15 @@ class SubAgent(Record):
 
 
 class Toolset:
-    """Several tools that are given as one: `Agent.open(tools=[Toolset(Shop(), prefix="shop_")])`.
+    """Several tools as one: `Agent.open(tools=[Toolset(Shop(), prefix="shop_")])`.
 
-    `given` are functions, objects with methods that are tools, classes of such objects, which are made
-    without arguments, sub-agents and further toolsets. `prefix` begins each name. `chats`, `timeout_seconds`
-    and `needs_approval` are for the tools that do not say so themselves.
+    `given` are functions, objects whose methods are tools, classes of such objects, which are called without
+    arguments, sub-agents and further toolsets. `prefix` begins each name. `chats`, `timeout_seconds` and
+    `needs_approval` apply to tools that do not set them. `servers` are MCP servers, by name.
 
     Raises:
         TypeError: something given cannot be a tool; the message says why.
     """
-
-    servers: Mapping[str, McpServer] = MappingProxyType({})
-    """The MCP servers among them, by name; see `mcp_server`."""
 
     def __init__(
         self,
@@ -113,7 +110,7 @@ class Toolset:
                 each = replace(each, timeout_seconds=seconds, needs_approval=approval)
             tools.append(each)
         self.tools: tuple[AuthorTool, ...] = tuple(tools)
-        self.servers = servers_of(given)
+        self.servers: Mapping[str, McpServer] = servers_of(given)
 
 
 def mcp_server(
@@ -132,9 +129,9 @@ def mcp_server(
 ) -> Toolset:
     """The tools of an MCP server: `Agent.open(tools=[mcp_server("files", command="files-server")])`.
 
-    It is one server of `mcp.servers` in the settings, with the same rules: each tool is named `name__tool`,
-    the owner approves calls unless the server marks the tool as read-only or it is `trusted`. It is reached
-    by a `command` with `args`, or at a `url`. `only` selects tools by the server's names.
+    The rules are those of `mcp.servers` in the settings: each tool is named `name__tool`, and the owner
+    approves calls unless the server marks the tool as read-only or it is `trusted`. The server is started by
+    a `command` with `args`, or reached at a `url`. `only` selects tools by the server's names.
 
     Raises:
         ConfigError: neither a command nor a URL is given, or both are.
@@ -152,11 +149,7 @@ def mcp_server(
 
 
 def listed_tools(given: object) -> Iterable[object]:
-    """What an author gives as a list of tools.
-
-    Raises:
-        ConfigError: it is a single tool or text.
-    """
+    """Returns a list of tools. Raises `ConfigError` if it is a single tool or text."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         name = getattr(given, "__name__", getattr(given, "name", repr(given)))
         raise ConfigError(f"tools= takes a list. Write tools=[{name}].")
@@ -164,10 +157,10 @@ def listed_tools(given: object) -> Iterable[object]:
 
 
 def made_tools(given: object) -> tuple[AuthorTool, ...]:
-    """What an author gives as tools, one by one.
+    """The tools in a list of an author.
 
     Raises:
-        ConfigError: it is no list.
+        ConfigError: it is not a list.
         TypeError: something cannot be a tool; the message says why.
     """
     tools: list[AuthorTool] = []
@@ -182,7 +175,7 @@ def made_tools(given: object) -> tuple[AuthorTool, ...]:
         elif callable(made):
             tools.append(tool(made))
         else:
-            raise TypeError(f"{made!r} is no tool, which is a typed function or an object with such methods.")
+            raise TypeError(f"{made!r} is not a tool: give a typed function or an object with such methods.")
     return tuple(tools)
 
 
@@ -210,10 +203,7 @@ def _methods(given: object) -> list[AuthorTool]:
 
 
 def chosen_names(choice: object) -> tuple[str, ...]:
-    """The names of what one call may use: as in `Agent.open(tools=)`, or a pattern with `*`.
-
-    Raises like `made_tools`.
-    """
+    """The names of tools as in `Agent.open(tools=)`, or a pattern with `*`. Raises like `made_tools`."""
     if isinstance(choice, str):
         return (choice,)
     return (*(tool.name for tool in made_tools([choice])), *(f"{name}__*" for name in servers_of([choice])))
@@ -237,7 +227,7 @@ def sub_agent(
     output_type: TypeForm[Any] | None = None,
     hand_off: bool = False,
 ) -> SubAgent:
-    """Makes a tool that works on a task in a turn of its own, which sees nothing but the task.
+    """Makes a tool that works on a task in a turn of its own, which sees only the task.
 
     The calling model reads `name` and `description`, the sub-agent's model reads `instructions`. The
     sub-agent has only these `tools`: functions as for `tool`, or further sub-agents. With `notes`, it also
@@ -245,8 +235,8 @@ def sub_agent(
     `openai/gpt-5-mini`; the default is the model of the chat. `limits` bounds one task, whose usage also
     counts for the calling turn. It is offered in `chats`, and never sees more than its chat may. A task is
     stopped after `timeout_seconds`. With `output_type`, as in `Agent.respond`, the result is JSON of that
-    type. With `hand_off`, it reads what was said in the conversation, without tools and their results, and
-    its last message is the reply of the turn.
+    type. With `hand_off`, it reads the messages of the conversation, without tool calls and their results,
+    and its last message is the reply of the turn.
 
     Raises:
         ConfigError: the `output_type` has no schema.
@@ -278,7 +268,7 @@ def sub_agent(
     )
     if agent.depth > MOST_DEPTH:
         raise TypeError(
-            f"The sub-agent {name!r} stands {agent.depth} deep; at most {MOST_DEPTH} may. Take a level out."
+            f"The sub-agent {name!r} is nested {agent.depth} deep; the most is {MOST_DEPTH}. Remove a level."
         )
     _check_as_tool(agent, chats)
     return agent

@@ -1,12 +1,11 @@
-"""Summarizes the history that a compaction takes out of view.
+"""Summarizes the history that a compaction removes from the model's view.
 
     the model for compactions ─► the session's model ─► an extract, if no model wrote a usable summary or the
                                                     │   window overflowed
-                                                    └─► the history stays, and the owner is told why
+                                                    └─► the history stays, and a notice tells the owner why
 
-A placeholder is never an answer: without a summary nothing is replaced. A model reads the history in parts,
-each with the summary of the parts before it. Finished parts are recorded, so that an attempt that fails in
-the tenth part resumes with the tenth.
+Without a summary nothing is replaced. A model reads the history in parts, each with the summary of the parts
+before it. Finished parts are recorded: an attempt that fails in the tenth part resumes with the tenth.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class SummaryModel(Record):
 
 
 class Summary(Record):
-    """A summary that may be stored. `problem` says which models failed before this one, and why."""
+    """A summary that may be stored. `problem` says which models failed before, and why."""
 
     text: str
     model_name: str
@@ -76,19 +75,21 @@ async def summary_of(
     now_ms: Callable[[], int],
     partial: PartialSummaries,
 ) -> Summary:
-    """The summary from the first model that gives one.
+    """The summary from the first model that writes one.
 
     `extractor` is asked last, and only after answers that were not summaries: when a provider is
     unreachable or refuses the key, waiting is better than a poor summary. If the history `must_shrink`, a
     time-out or another overflow also leads to the extractor.
 
     Raises:
-        ModelError: no model gave one; the last model's failure, with the reasons of all.
+        ModelError: no model wrote one; the last model's failure, with the reasons of all.
     """
+    # After these, asking again would very likely fail the same way.
+    unusable = (BadModelReply, ContextOverflow, SummaryTimedOut) if must_shrink else BadModelReply
     problems: list[str] = []
     failures: list[ModelError] = []
     for model in (*models, extractor):
-        if model is extractor and failures and not _is_unusable(failures[-1], must_shrink=must_shrink):
+        if model is extractor and failures and not isinstance(failures[-1], unusable):
             break
         summarizer = Summarizer(
             model, instructions=instructions, count_tokens=count_tokens, now_ms=now_ms, partial=partial
@@ -133,7 +134,7 @@ def summary_models(
 def extractor(offline: ChatModel, budget: ContextBudget, settings: CompactionSettings) -> SummaryModel:
     """The offline responder, which extracts."""
     limits = summary_limits(budget, settings, window_tokens=None)
-    # No window limits it, and in parts it would read the newest words alone and its own extracts again.
+    # It has no window, and in parts it would extract from its own extracts.
     return SummaryModel(
         name=offline.name, ask=offline.stream, limits=replace(limits, part_tokens=sys.maxsize)
     )
@@ -142,29 +143,22 @@ def extractor(offline: ChatModel, budget: ContextBudget, settings: CompactionSet
 def summary_limits(
     budget: ContextBudget, settings: CompactionSettings, *, window_tokens: int | None
 ) -> SummaryLimits:
-    """How much a model with that window is given and may write; the session's window if it is `None`."""
+    """The limits for a model with that window; `None` is the session's window."""
     window = window_tokens or budget.window_tokens
     summary_tokens = min(settings.max_summary_tokens or budget.summary_tokens, window // 8)
     return SummaryLimits(
-        # Room for the summary before and after; a fifth of slack, for the provider counts otherwise.
+        # Room for the previous and the new summary, and a fifth for the provider's different count.
         part_tokens=(window - 2 * summary_tokens) * 4 // 5,
         summary_tokens=summary_tokens,
         timeout_seconds=settings.timeout_seconds,
     )
 
 
-def _is_unusable(failure: ModelError, *, must_shrink: bool) -> bool:
-    """Whether asking again would very likely end the same way."""
-    if must_shrink and isinstance(failure, ContextOverflow | SummaryTimedOut):
-        return True
-    return isinstance(failure, BadModelReply)
-
-
 WORDS_PER_TOKEN = 0.6
-"""English prose has about 0.75 words a token; less is asked for, so that an answer is not cut off."""
+"""English prose has about 0.75 words a token; fewer are requested, so that an answer is not cut off."""
 
 MAX_SMALLER_PARTS = 2
-"""How often the parts are halved when a model calls one too long or does not come to its end."""
+"""How often the parts are halved when one is too long for a model or times out."""
 
 EARLIER_LABEL = "[Summary of what came before]: "
 
@@ -182,7 +176,7 @@ class SummaryLimits(Record):
 
 
 class PartialSummaries(Record):
-    """Summaries of a history's beginning: the `known` ones by digest, and a function that stores one."""
+    """Summaries of the first parts of a history: the known ones by digest, and a function to store one."""
 
     known: Mapping[str, str]
     remember: Callable[[str, str], Awaitable[None]]
@@ -211,12 +205,12 @@ class Summarizer:
         self._writing: str | None = None
 
     async def summarize(self, plan: CompactionPlan) -> str:
-        """The summary of what a plan removes from the view, followed by the plan's facts.
+        """The summary of the messages that a plan removes, followed by the plan's facts.
 
         Raises:
             ModelError: the model could not be asked, did not finish, or its answer is not a summary.
         """
-        # Counting megabytes takes seconds, in which other sessions want their turns.
+        # Counting megabytes takes seconds, and other sessions must not wait.
         previous, history, prefix = await asyncio.to_thread(paused_collector()(self._read), plan)
         summary = await self._staged(previous, history, is_last=not prefix)
         if prefix:
@@ -226,16 +220,16 @@ class Summarizer:
     def _read(self, plan: CompactionPlan) -> tuple[str, list[Piece], list[Piece]]:
         most, count = self._part_tokens, self._count_tokens
         asked = [message_text(part) for part in plan.to_summarize if isinstance(part, UserMessage)]
-        # The owner may have asked for a language of their own.
+        # The instructions may ask for another language.
         self._writing = None if self._instructions else main_writing("\n".join(asked))
         previous = plan.previous_summary or ""
         history = pieces_of(plan.to_summarize, most_tokens=most, count_tokens=count)
         prefix = pieces_of(plan.turn_prefix, most_tokens=most, count_tokens=count)
         if count(previous) > max(2 * self._limits.summary_tokens, most // 4):
-            # Another program's summary, or an older one with a larger budget: it is distilled like the rest.
+            # A summary of another program, or with a larger budget, is summarized like the rest.
             history = [*cut_text(EARLIER_LABEL + previous, most_tokens=most, count_tokens=count), *history]
             previous = ""
-        # A beginning too long for one request is history as well, but for its end.
+        # Of a prefix that is too long for one request, all but the last part is history.
         start = 0
         while prefix and (end := end_of_part(prefix, start, most_tokens=most)) < len(prefix):
             start = end
@@ -252,7 +246,7 @@ class Summarizer:
 
     async def _staged(self, summary: str, pieces: list[Piece], *, is_last: bool) -> str:
         known, begun_with = self._partial.known, f"{self._instructions}\n{summary}"
-        # Most summaries take one part, and what they are made of needs no name.
+        # Most summaries have a single part, which needs no digest.
         names = digests(begun_with, pieces) if known else []
         done = max((place for place, name in enumerate(names) if name in known), default=0)
         summary = known[names[done]] if done else summary
@@ -362,7 +356,7 @@ _WRITINGS = {"CJK": "HAN", "HIRAGANA": "HAN", "KATAKANA": "HAN"}
 
 
 class Defect(Record):
-    """What is wrong with a summary. If it is not `fatal`, the summary is better than none."""
+    """What is wrong with a summary. If it is not fatal, the summary is better than none."""
 
     problem: str
     is_fatal: bool
@@ -373,8 +367,8 @@ def summary_defect(
 ) -> Defect | None:
     """The first defect of a summary of a conversation in the script `writing`, or `None`.
 
-    Fatal: no text, an answer that was cut off, a text with none of the requested
-    headings, such as a refusal. Not fatal: a summary in another script than the conversation's.
+    Fatal: no text, an answer that was cut off, a text with none of the requested headings, such as a refusal.
+    Not fatal: a summary in another script than the conversation's.
     """
     if not text:
         return Defect(problem="The summary was empty.", is_fatal=True)
@@ -382,7 +376,7 @@ def summary_defect(
         place = f" after {output_tokens} tokens" if output_tokens else ""
         return Defect(problem=f"The summary was cut off{place}.", is_fatal=True)
     if not any(has_heading(text, heading) for heading in (*HEADINGS, *PREFIX_HEADINGS)):
-        return Defect(problem="The answer was no summary: it had none of the headings.", is_fatal=True)
+        return Defect(problem="The answer was not a summary: it had none of the headings.", is_fatal=True)
     shares = _shares(text)
     if writing is not None and shares and shares.get(writing, 0.0) < _PRESENT_SHARE:
         return Defect(problem="The summary was not in the language of the conversation.", is_fatal=False)
@@ -453,7 +447,7 @@ def pieces_of(
 ) -> list[Piece]:
     """The messages as pieces of at most `most_tokens`, in order.
 
-    They are one piece, whose tokens are not counted, if the limit is `sys.maxsize`. A message with calls and
+    If the limit is `sys.maxsize`, they are one piece, whose tokens are not counted. A message with calls and
     their results form one piece. Only a piece that is too long for a request is divided: first into its
     messages, then into halves of a message's text.
     """

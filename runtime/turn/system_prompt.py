@@ -1,8 +1,8 @@
 """The system prompt of an agent as it is now: workspace files, tools, sections of authors, the day.
 
-Each piece is built once and reused while nothing changes. `session_prompt.py` decides what of it a session
-is sent. The stable part comes first; what changes with the day or the chat comes last. The notes recalled
-at the start of a session are here too.
+Each piece is built once and reused while nothing changes. `session_prompt.py` decides which version a
+session is sent. The stable part comes first; the part that changes with the day or the chat comes last. The
+notes recalled at the start of a session are here too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from nacre.runtime.settings.sections.agents import AgentSettings, Profile, Start
 from nacre.runtime.settings.sections.skills import SkillsSettings
 from nacre.runtime.tools.function import ToolChat
 from nacre.runtime.tools.toolbox import CHARS_PER_TOKEN, on_its_own_thread
-from nacre.runtime.turn.prompt_part import PromptFunction, PromptPart
+from nacre.runtime.turn.prompt_part import PromptPart
 from nacre.sessions.contracts.messages import AssistantMessage, sendable
 from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
 from nacre.sessions.view.sent_view import MOST_QUICK_CHARS
@@ -53,8 +53,7 @@ from nacre.sessions.view.transcript import RECALL_TYPE
 log = logging.getLogger(__name__)
 
 SECTION = "Skills"
-"""The section's name. It follows the files of the workspace, so that its changes are reported like
-theirs."""
+"""The section's name. It follows the workspace files, so that its changes are reported like theirs."""
 
 
 class SkillList(Record):
@@ -81,24 +80,24 @@ def skill_list(skills: Sequence[Skill], *, most_chars: int) -> SkillList:
     notices = []
     if shortened or unnamed:
         notices.append(
-            f"There is no room to describe all skills: {shortened} are told by name alone, {unnamed} not at "
-            "all. Raise skills.limits.maxSkillsPromptChars, or switch some off in skills.entries."
+            f"There is no room to describe all skills: {shortened} are listed by name only, {unnamed} not at "
+            "all. Raise skills.limits.maxSkillsPromptChars, or disable some in skills.entries."
         )
     text = render("system/skills", skills="\n".join(lines)) if lines else ""
     return SkillList(text=text, notices=tuple(notices))
 
 
 OPTIONAL_FILES = ("MEMORY.md",)
-"""Files that are left out, instead of marked as missing, if they do not exist."""
+"""Files that are left out, and not marked as missing, if they do not exist."""
 MOST_PARTS = 64
 """How many stable parts of one kind of chat are cached: one for each set of sections."""
 MOST_COUNTED_TEXTS = 4_096
 """How many pieces of system prompts and tool schemas have a cached token count."""
 
 FILES_PERCENT, STARTUP_PERCENT = 15, 10
-"""The most of a window that workspace files, and recalled notes, take, at four characters a token."""
+"""The most of a window for workspace files and for recalled notes, at four characters a token."""
 FAIR_SHARES_TOKENS = 16_000
-"""In a smaller window, no file takes more than a fifth of the files' share, so that each is shown."""
+"""In a smaller window, each file gets at most a fifth of the files' share, so that all are shown."""
 
 MOST_KINDS = 256
 """How many kinds of chats have cached prompts. Each chat that is not private is a kind of its own."""
@@ -119,7 +118,7 @@ class StablePart(Record):
     """The stable part of a system prompt in pieces, and a sentence for each file that was cut.
 
     `frame` is everything except `tools`, descriptions by name, and `files`, the texts of the shown files.
-    `digest` identifies the frame and what the chat may see.
+    `digest` identifies the frame and the chat's rights.
     """
 
     frame: str
@@ -185,7 +184,7 @@ class SystemPrompts:
     ) -> StablePart:
         """The stable part for such a chat: the same object as before, unless a file or a tool changed.
 
-        `memory` is what the memory engine says about its tools, `sections` are the session's prompt parts.
+        `memory` are the instructions of the memory engine, `sections` the session's prompt parts.
         In a small window of the `budget`, less of each file is shown.
         """
         per_file_chars, total_chars = file_limits(self._settings, budget.window_tokens)
@@ -207,14 +206,13 @@ class SystemPrompts:
         if part is None:
             head = _head(self._profile, self._workspace, policy, memory=memory)
             frame = joined(head, *sections)
+            seen = (policy.audience, policy.access, policy.writable_folders, policy.context_files(), frame)
+            shown = {file.name: made.texts[file.name] for file in files if self._is_shown(file)}
             part = StablePart(
                 frame=frame,
-                digest=_digest(policy, frame),
+                digest=hashlib.sha256(json.dumps(seen).encode()).hexdigest(),
                 tools={tool.name: tool.description for tool in tools},
-                files={
-                    **{file.name: made.texts[file.name] for file in files if self._is_shown(file)},
-                    **({SECTION: skills.text} if skills.text else {}),
-                },
+                files={**shown, **({SECTION: skills.text} if skills.text else {})},
                 notices=(*_cuts(files), *skills.notices),
             )
             if len(made.parts) >= MOST_PARTS:
@@ -227,7 +225,7 @@ class SystemPrompts:
         return bool(file.text.strip()) and not (file.missing and may_be_missing)
 
     async def logs(self, now: datetime, budget: ContextBudget) -> Mapping[str, str]:
-        """The logs of the days that a private session begins with, by path, as the model sees them."""
+        """The logs of the last days by path, as the model of a private session sees them."""
         limits = startup_limits(self._settings.startup_context, budget)
         if not limits.enabled:
             return {}
@@ -265,7 +263,7 @@ class SystemPrompts:
         return all(line in text or is_cut_mark(line) or line.startswith(left_out) for line in lines)
 
     async def _skill_list(self, policy: ChatPolicy) -> SkillList:
-        """The owner's skills, for the owner alone: no other chat can read their files."""
+        """The owner's skills, for the owner's chats only: no other chat can read their files."""
         limits, entries = self._skill_settings.limits, self._skill_settings.entries
         is_owners = policy.is_private and policy.sees_notes and self._profile == "assistant"
         if not (is_owners and limits.max_skills_prompt_chars):
@@ -278,15 +276,15 @@ class SystemPrompts:
             most_chars=limits.max_skills_prompt_chars,
         )
         left_out = tuple(
-            f"The skill {path} is left out: not all of its words are yours. To use it, move its folder to a "
-            "place that skills.load.extraDirs names."
+            f"The skill {path} is left out, because you did not write all of it. To use it, move its folder "
+            "to a place that skills.load.extraDirs names."
             for path in sorted(of_others)
         )
         notices = (*found.problems, *left_out)
         return replace(listed, notices=(*notices, *listed.notices)) if notices else listed
 
     async def _of_others(self, paths: Sequence[str]) -> frozenset[str]:
-        """The skills of the workspace with a line that another person or a tool may have written."""
+        """The paths of skills with a line that another person or a tool may have written."""
         written = [path for path in paths if path in await self._sources.paths_of_others()]
         read = await self._workspace.read_many(written, max_bytes=MAX_NOTE_BYTES) if written else {}
         found = set()
@@ -301,7 +299,7 @@ class SystemPrompts:
         return frozenset(found)
 
     async def _texts(self, files: Sequence[ContextFile]) -> Mapping[str, str]:
-        """The texts of files as the model sees them, made once for all chats that see these files."""
+        """The texts of files as the model sees them, cached for all chats that see these files."""
         names = tuple(file.name for file in files)
         known = self._texts_of.get(names)
         if known is None or known[0] is not files:
@@ -312,9 +310,9 @@ class SystemPrompts:
     async def overhead_tokens(
         self, system: SystemPrompt, tools: tuple[ToolSpec, ...], *, few_tokens: int = 0
     ) -> int:
-        """Tokens of a system prompt and the tools' schemas; much that is new is counted on a thread.
+        """Tokens of a system prompt and the tools' schemas. Long new texts are counted on a thread.
 
-        What cannot be more than `few_tokens` is estimated, since a token has at least a byte.
+        Texts of fewer than `few_tokens` bytes are estimated, since a token has at least one byte.
         """
         texts = overhead_texts(system, tools)
         most_tokens = len("".join(texts).encode(errors="surrogatepass")) if few_tokens else 0
@@ -343,7 +341,7 @@ def file_limits(settings: AgentSettings, window_tokens: int) -> tuple[int, int]:
 
 
 def changing_part(*, now: datetime, channel: str, chat_kind: str, model_name: str) -> str:
-    """The part of the system prompt that changes: the owner's date and time zone, the chat, the model."""
+    """The changing part of the system prompt: the owner's date and time zone, the chat, the model."""
     return render(
         "system/changing",
         date=now.strftime("%Y-%m-%d"),
@@ -389,11 +387,6 @@ def _head(profile: Profile, workspace: Workspace, policy: ChatPolicy, *, memory:
     return render("system/group", tools=_TOOLS_PLACE, memory=memory, folders=folders)
 
 
-def _digest(policy: ChatPolicy, frame: str) -> str:
-    seen = (policy.audience, policy.access, policy.writable_folders, policy.context_files(), frame)
-    return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
-
-
 def _tool_lines(tools: Mapping[str, str]) -> str:
     return "\n".join(f"- `{name}`: {text}" for name, text in tools.items()) or "(none)"
 
@@ -404,21 +397,21 @@ def _cuts(files: Sequence[ContextFile]) -> tuple[str, ...]:
         return ()
     names = " and ".join(file.name for file in cut)
     shown = ", ".join(f"{file.injected_chars} of {file.raw_chars} characters" for file in cut)
-    return (f"{names} {'is' if len(cut) == 1 else 'are'} too long for the context: {shown} went in.",)
+    return (f"{names} {'is' if len(cut) == 1 else 'are'} too long for the context: {shown} are included.",)
 
 
 PART_SECONDS = 5.0
-"""How long a part may take. After that the model is asked without it."""
+"""How long a part may take. A slower part is left out."""
 PART_CHARS = 40_000
-"""The most of one part that enters the prompt."""
+"""The most characters of one part in the prompt."""
 KEPT_SESSIONS = 1_000
-"""For how many sessions the stable sections are cached. A session that returns later is asked again."""
+"""For how many sessions the stable sections are cached."""
 
 _Kept: TypeAlias = dict[PromptPart, str]
 
 
 class PromptParts:
-    """The prompt parts of an agent, and their sections for the sessions that were open lately."""
+    """The prompt parts of an agent, and their sections for recently open sessions."""
 
     def __init__(self, parts: Sequence[PromptPart]) -> None:
         self._parts = tuple(parts)
@@ -429,8 +422,8 @@ class PromptParts:
     ) -> tuple[str, ...]:
         """The sections of the cached part.
 
-        `cycle` counts the session's compactions. Each compaction breaks the provider's cache anyway, so
-        parts are asked again.
+        `cycle` counts the session's compactions. Each compaction breaks the provider's cache anyway, so the
+        parts are then called again.
         """
         key = (chat.session_id, cycle, chat.policy)
         kept = self._kept.setdefault(key, {})
@@ -439,15 +432,15 @@ class PromptParts:
             self._kept.popitem(last=False)
         for part in self._of(chat, changing=False):
             if part not in kept:
-                text = await _asked(part, chat, tell)
+                text = await _section(part, chat, tell)
                 if text is not None:
                     kept[part] = text
         return tuple(kept[part] for part in self._of(chat, changing=False) if kept.get(part))
 
     async def changing(self, chat: ToolChat, *, tell: Callable[[Sequence[str]], None]) -> tuple[str, ...]:
         """The sections that follow the conversation, as they are in this turn."""
-        asked = [await _asked(part, chat, tell) for part in self._of(chat, changing=True)]
-        return tuple(text for text in asked if text)
+        texts = [await _section(part, chat, tell) for part in self._of(chat, changing=True)]
+        return tuple(text for text in texts if text)
 
     def _of(self, chat: ToolChat, *, changing: bool) -> list[PromptPart]:
         return [part for part in self._parts if part.changing is changing and part.is_for(chat.policy)]
@@ -464,11 +457,16 @@ def instructions_part(text: str) -> PromptPart:
     )
 
 
-async def _asked(part: PromptPart, chat: ToolChat, tell: Callable[[Sequence[str]], None]) -> str | None:
+async def _section(part: PromptPart, chat: ToolChat, tell: Callable[[Sequence[str]], None]) -> str | None:
     """A part's section; `None` if the part failed."""
+    call: Callable[[], Any] = partial(part.function, chat)
     try:
         async with asyncio.timeout(PART_SECONDS):
-            text = await _given(part.function, chat)
+            # A plain function runs on a thread, because it may read a slow file.
+            is_async = inspect.iscoroutinefunction(part.function)
+            text = call() if is_async else await on_its_own_thread(call)
+            if inspect.isawaitable(text):
+                text = await text
     except Exception as error:
         log.exception("the prompt part %s failed", part.name)
         problem = (
@@ -477,32 +475,21 @@ async def _asked(part: PromptPart, chat: ToolChat, tell: Callable[[Sequence[str]
         tell((f"The prompt part {part.name!r} was left out: {problem}.",))
         return None
     if text is None or isinstance(text, str):
-        return _fitting(part, (text or "").strip())
-    log.error("the prompt part %s gave %s", part.name, type(text).__name__)
-    tell((f"The prompt part {part.name!r} was left out: it gave {type(text).__name__}, not text.",))
+        section = sendable((text or "").strip())
+        if len(section) <= PART_CHARS:
+            return section
+        log.warning("the prompt part %s returned %d characters and was cut", part.name, len(section))
+        return f"{section[:PART_CHARS]}\n[…]"
+    log.error("the prompt part %s returned %s", part.name, type(text).__name__)
+    tell((f"The prompt part {part.name!r} was left out: it returned {type(text).__name__}, not text.",))
     return None
 
 
-async def _given(function: PromptFunction, chat: ToolChat) -> object:
-    """The function's result. A plain function runs on a thread, because it may read a slow file."""
-    call: Callable[[], Any] = partial(function, chat)
-    result = call() if inspect.iscoroutinefunction(function) else await on_its_own_thread(call)
-    return await result if inspect.isawaitable(result) else result
-
-
-def _fitting(part: PromptPart, text: str) -> str:
-    text = sendable(text)
-    if len(text) <= PART_CHARS:
-        return text
-    log.warning("the prompt part %s gave %d characters and was cut", part.name, len(text))
-    return f"{text[:PART_CHARS]}\n[…]"
-
-
 NOTES_A_DAY = 4
-"""How many of a day's notes are read, most recently changed first."""
+"""How many notes of a day are read, the most recently changed first."""
 
 NOTE_CHARS = 1_200
-"""The most of one note. `memory_get` reads it whole."""
+"""The most characters of one note. `memory_get` reads all of it."""
 
 LABEL_CHARS = 120
 
@@ -529,7 +516,7 @@ class RecalledNotes(Record):
 
 
 class RecentNote(Record):
-    """A log or a note that may be read. `modified_ns` is 0 for a log, which precedes its day's notes."""
+    """A log or a note. `modified_ns` is 0 for a log, so that it precedes its day's notes."""
 
     path: str
     day: date
@@ -553,10 +540,10 @@ async def recalled_notes(
     limits: StartupContextSettings,
     log_chars: int,
 ) -> RecalledNotes:
-    """Logs and notes of the last days as a model reads them; without text when they are empty.
+    """Logs and notes of the last days as a model reads them; without text if they are empty.
 
-    `log_chars` is the most of one log; `now` is in the owner's time zone. By `sources`, lines that are not
-    the owner's word are replaced by a sentence.
+    `log_chars` is the most of one log; `now` is in the owner's time zone. `sources` say which lines are not
+    the owner's; a sentence replaces those.
 
     Raises:
         OSError: the folder of notes cannot be listed.
@@ -589,8 +576,8 @@ async def recalled_notes(
 def recalled_days(now: datetime, count: int) -> tuple[date, ...]:
     """The last `count` days of the owner's calendar, newest first.
 
-    West of Greenwich, the next UTC day comes before them in the evening: programs that date notes by UTC
-    wrote the newest ones.
+    In the evening west of Greenwich, the next UTC day precedes them, because programs that date notes by UTC
+    write the newest notes under it.
     """
     today = now.date()
     ahead = now.astimezone(UTC).date()
@@ -638,11 +625,11 @@ async def _entries(workspace: Workspace, days: Sequence[date]) -> tuple[FolderEn
 
 
 async def own_lines(sources: Sources, path: str, text: str) -> str:
-    """The text of the note `path` without lines that others, or a tool, may have written.
+    """The text of the note `path` without lines that other people or a tool may have written.
 
     A sentence replaces such lines and says how to read them. They stay in the note, where tools find them
-    with their source. Next to each cut of a shortened note, a line is left out, because the author of the
-    rest of that line is unknown.
+    with their source. The lines beside each cut of a shortened note are left out too, because the author of
+    the rest of such a line is unknown.
     """
     lines = text.split("\n")
     found = await sources.of_lines(path, lines)

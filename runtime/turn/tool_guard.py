@@ -14,7 +14,6 @@ from pydantic import BaseModel
 
 from nacre.memory.contracts.notes import FoundNote, NoteMarks, WantedNotes
 from nacre.memory.contracts.workspace import Workspace
-from nacre.memory.files.sources.proposed_write import WaitsForReview
 from nacre.memory.files.sources.sources import line_key
 from nacre.runtime.contracts.events import ApprovalAsked, Emit, Warned
 from nacre.runtime.hooks.events import AfterTool, Ask, BeforeTool, Deny
@@ -29,7 +28,7 @@ from nacre.sessions.contracts.messages import AssistantMessage, ToolCall, messag
 
 log = logging.getLogger(__name__)
 
-WITHDRAWN = "Not run: the question whether it may was withdrawn, and it cannot be approved any more."
+WITHDRAWN = "Not run: the request for approval was withdrawn, so the call can no longer be approved."
 """The result of a call whose turn was stopped while it waited."""
 
 
@@ -103,7 +102,11 @@ class TurnGuard:
             await self._writes.after(call.name)
         for waiting in self._session.take_waiting():
             if waiting.proposal_id and waiting.because and self._session.policy.is_private:
-                self._emit(Warned(message=_waiting_for_review(waiting)))
+                notice = (
+                    f"A change of {waiting.path} waits for you as proposal {waiting.proposal_id}, because of "
+                    f"{waiting.because}: /review shows it."
+                )
+                self._emit(Warned(message=notice))
         if call.id in self._claimed:
             await self._approvals.done(self._answered[call.id], text, is_error=is_error)
         if not self._hooks.hears("after_tool"):
@@ -155,17 +158,10 @@ class TurnGuard:
                 self._paused.close()
 
 
-def _waiting_for_review(waiting: WaitsForReview) -> str:
-    return (
-        f"A change of {waiting.path} waits for you as proposal {waiting.proposal_id}, because of "
-        f"{waiting.because}: /review shows it."
-    )
-
-
 def waiting_text(approval: Approval) -> str:
     return (
-        f"Not run yet: this call waits for the owner's approval ({approval.id}). Once it is approved it runs "
-        "by itself, and you are told its result. Do not call it again."
+        f"Not run yet: this call waits for the owner's approval ({approval.id}). Once approved, it runs by "
+        "itself, and you receive its result. Do not call it again."
     )
 
 
@@ -174,13 +170,12 @@ def denied_text(approval: Approval) -> str:
 
 
 def _asked_by(tool: Tool, arguments: BaseModel) -> str:
-    # A tool whose `needs_approval` fails asks.
     asks = tool.needs_approval
     try:
         needs = asks(arguments) if callable(asks) else asks
     except Exception:
         log.exception("needs_approval of the tool %s failed", tool.name)
-        return f"Whether {tool.name!r} needs your approval here could not be found out."
+        return f"The check whether {tool.name!r} needs your approval failed."
     if isinstance(needs, str):
         return needs.strip()
     return f"{tool.name!r} needs your approval." if needs else ""
@@ -212,32 +207,35 @@ def _approval(
 
 
 MOST_READ_BYTES = 4 << 20
-"""The most bytes of notes read before a turn's first call of a foreign tool, newest first. If a note that was
-not read changes, all its lines without a source count as the tool's."""
+"""The most bytes of notes read before a turn's first call of a foreign tool, newest first. If an unread note
+changes, all its lines without a source count as the tool's."""
 
 
 class ToolWrites:
-    """Records the source of what the tools of one turn write into the notes themselves."""
+    """Records the source of lines that the tools of one turn write to notes without Nacre's file tools."""
 
     def __init__(self, workspace: Workspace, sources: SessionSources) -> None:
         self._workspace = workspace
         self._sources = sources
         self._seen: Mapping[str, NoteMarks] | None = None
         self._keys: dict[str, frozenset[str]] = {}
-        self._one_at_a_time = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def before(self) -> None:
         """Reads the notes before the first tool runs."""
-        async with self._one_at_a_time:
+        async with self._lock:
             if self._seen is not None or self._workspace.folder is None or not self._workspace.is_there:
                 return
             notes = await self._notes()
             self._seen = {note.name: note.marks for note in notes}
-            self._keys = await self._read(_newest(notes))
+            read = await self._workspace.read_notes(_newest(notes))
+            self._keys = {
+                name: _keys_of(found.text) for name, found in read.items() if not isinstance(found, Exception)
+            }
 
     async def after(self, tool_name: str) -> None:
-        """Records the source of lines that are new since and have none."""
-        async with self._one_at_a_time:
+        """Records the source of new lines without one."""
+        async with self._lock:
             if self._seen is None:
                 return
             seen = {note.name: note.marks for note in await self._notes()}
@@ -258,12 +256,6 @@ class ToolWrites:
 
     async def _notes(self) -> Sequence[FoundNote]:
         return (await self._workspace.list_notes([WantedNotes(name=".", is_required=True)])).notes
-
-    async def _read(self, names: Sequence[str]) -> dict[str, frozenset[str]]:
-        read = await self._workspace.read_notes(names)
-        return {
-            name: _keys_of(found.text) for name, found in read.items() if not isinstance(found, Exception)
-        }
 
 
 def _newest(notes: Sequence[FoundNote]) -> list[str]:

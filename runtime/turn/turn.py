@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any
 
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.errors import (
@@ -54,17 +53,18 @@ from nacre.sessions.contracts.messages import (
 log = logging.getLogger(__name__)
 
 MOST_SHORTENINGS = 3
-"""How often a turn halves what a provider calls too long where no compaction helps."""
+"""How often a turn shortens messages after a provider calls its request too long."""
 
 BROKEN_ANSWER_ENTRY = "nacre.broken_answer"
 
 
 class Turn:
-    """One turn of an open session. Messages, commands and endings of sessions are carried out on it.
+    """One turn of an open session. Commands and the end of a session use one as well.
 
     `parts` is shared by the agent's turns, `emit` receives the events, `bounds` limits the turn. `words` are
-    the message that it answers and what joined it; `trigger` is what made it if nobody said it. `usage` sums
-    the tokens and the cost of the turn's answers; it is `None` until a provider has reported any.
+    the message that it answers and the messages that joined it; `trigger` names the cause of a message that
+    nobody sent. `usage` sums the tokens and the cost of the turn's answers; it is `None` until a provider
+    reports any.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Turn:
         *,
         quoted: Sequence[Quoted] = (),
     ) -> None:
-        """Puts a message on disk, with what can be read of its attachments."""
+        """Writes a message to disk, with the readable text of its attachments."""
         self.words = text
         origin, is_owner = self.session.route.origin, self.session.policy.is_owner is True
         speaker = ""
@@ -153,13 +153,13 @@ class Turn:
         await put(message)
 
     async def answer(self) -> Reply | None:
-        """The reply to what was written down, or `None` for silence.
+        """The reply to the message, or `None` for silence. On errors, all that was said is on disk.
 
         Raises:
-            ModelError: no model answered; the message and all that followed are on disk.
-            TurnTimedOut: the answer took too long; the same holds.
-            UsageLimitReached, TurnCancelled: the turn ended before its answer; the same holds.
-            OutputInvalid: the answers were not of the type that was asked for; the same holds.
+            ModelError: no model answered.
+            TurnTimedOut: the answer took too long.
+            UsageLimitReached, TurnCancelled: the turn ended before its answer.
+            OutputInvalid: no answer had the requested type.
         """
         session, parts = self.session, self.parts
         agent, chat, model_name = parts.settings.agent, parts.chat(session), parts.model.name
@@ -202,7 +202,7 @@ class Turn:
 
     @asynccontextmanager
     async def _limits(self) -> AsyncIterator[None]:
-        """Limits the turn's time, lets messages join it, and explains what ends it before its answer."""
+        """Limits the turn's time, lets messages join it, and turns its early end into an error."""
         line = self.session.line
         try:
             with self.bounds.joining.open():
@@ -217,35 +217,35 @@ class Turn:
             await line.save_abort()
             raise TurnTimedOut(
                 f"The turn was stopped after {self.parts.settings.agent.timeout_seconds:.15g} seconds. "
-                "What was said and done until then is kept: ask to go on, "
+                "Everything until then is kept: ask to go on, "
                 "ask for less at once, or raise agents.defaults.timeoutSeconds."
             ) from error
         except ContextOverflow as overflow:
             raise ContextOverflow(
                 f"{overflow} If your last message is very long, send less of it, or put it into a file of "
-                "the workspace; /new begins a fresh session.",
+                "the workspace; /new begins a new session.",
                 detail=overflow.detail,
             ) from overflow
 
     async def save_notes(self) -> None:
-        """Flushes before the session is left, if anything was said in it since the last flush."""
+        """Flushes before the session ends, if anything was said since the last flush."""
         if self.session.flushes.has_unflushed_messages:
             await (await self.window()).flush_before_leaving()
 
     async def compact(self, *, focus: str = "") -> CompactionEnded:
         """Saves notes, then replaces old history with a summary; `focus` says what it must keep.
 
-        The result's `problem` says why nothing was replaced; the history is then unchanged.
+        If nothing was replaced, the result's `problem` says why.
 
         Raises:
-            SessionError: the disk refused.
+            SessionError: the transcript cannot be written.
         """
         window = await self.window()
         await window.flush_before_leaving()
         return await window.compact("manual", focus=focus)
 
     async def window(self) -> Window:
-        """The session's window, as the model that is asked first has it."""
+        """The session's window in the model that is asked first."""
         if self._window is None:
             self._window = await self._window_in((await self._asked_first()).budget)
         return self._window
@@ -287,7 +287,7 @@ class Turn:
         await context.bring_up_to_date()
         choice, names = self._parameters.tool_choice, [spec.name for spec in context.specs]
         if choice not in ("", "auto", "none", "required", *names):
-            raise ConfigError(f"tool_choice={choice!r} is no tool of this chat: {', '.join(names)}.")
+            raise ConfigError(f"tool_choice={choice!r} is not a tool of this chat: {', '.join(names)}.")
         return ModelRequest(
             system=await context.system(),
             messages=session.view.messages(),
@@ -305,10 +305,10 @@ class Turn:
         return ModelParameters(temperature=settings.temperature, reasoning_effort=settings.reasoning_effort)
 
     async def make_room(self, overflow: ContextOverflow) -> bool:
-        """Shortens what is too large, or flushes and compacts once a turn; `False` after that.
+        """Shortens large messages, or flushes and compacts once a turn; `False` after that.
 
-        The overflow may say how large the window is. An unknown window is taken for no larger than what it
-        refused: the size assumed for it would keep too much, and be refused again.
+        The overflow may say how large the window is. A window of unknown size is assumed to be no larger than
+        the refused request, because with the default size the next request would be refused as well.
         """
         if self._has_overflowed:
             return False
@@ -336,7 +336,7 @@ class Turn:
         return (await window.measure()).tokens <= window.budget.compact_at
 
     async def record(self, message: Message) -> None:
-        """Puts the message on disk, a tool's result no longer than fits."""
+        """Writes the message to disk; a tool's result is cut to what fits."""
         context = await self.context()
         if isinstance(message, ToolResultMessage):
             self._unsaved = "" if writes(message) else self._unsaved
@@ -358,7 +358,7 @@ class Turn:
                 self._texts_before_tools.append(message_text(message))
 
     async def record_joined_messages(self) -> None:
-        """Puts on disk what was said while tools ran, as the hooks let it through."""
+        """Writes the messages that arrived while tools ran, if the hooks let them through."""
         for joining in self.bounds.joining.take():
             try:
                 inbound = await run_inbound_hooks(self.parts.hooks, self.parts.chat(self.session), joining)
@@ -377,12 +377,12 @@ class Turn:
         await self.session.journal.append_custom(BROKEN_ANSWER_ENTRY, answer.to_json())
 
     async def recall(self) -> None:
-        """Puts logs and notes of the last days into the transcript; what cannot be read costs no turn."""
+        """Adds the logs and notes of the last days to the transcript, if the chat may see them."""
         if self.parts.sub_agent is None and self.session.policy.loads_daily_logs:
             await recalled(self.session, self.parts, self.emit)
 
     def spend(self, usage: Usage) -> None:
-        """Adds what a model call, or a sub-agent, has used."""
+        """Adds the usage of a model call or of a sub-agent."""
         self.usage = usage if self.usage is None else self.usage + usage
 
     def ending(self, reply: Reply | None) -> ReplyReady | Silence:
@@ -394,26 +394,22 @@ class Turn:
         )
 
     def reply(self, answer: AssistantMessage, texts: Sequence[str]) -> Reply | None:
-        """The final text of an answer; if it has none, the last of the `texts` before its tool calls."""
-        final = message_text(answer)
-        output = self.parts.options.output
+        """The reply with an answer's final text, or with the last of the `texts` before its tool calls."""
+        final, output, value = message_text(answer), self.parts.options.output, None
         if output is not None:
-            return self._reply(final, output=output.value(final))
-        if is_silent(final):
+            text, value = final, output.value(final)
+        elif is_silent(final):
             return None
-        text = without_token(final).strip() or (without_token(texts[-1]).strip() if texts else "")
+        else:
+            text = without_token(final).strip() or (without_token(texts[-1]).strip() if texts else "")
         if not text:
             self._problem = "The model ended its turn without a word. Ask again, perhaps in other words."
             self.emit(Warned(message=self._problem))
             return None
-        return self._reply(text)
-
-    def _reply(self, text: str, *, output: Any = None) -> Reply:
-        session = self.session
         return Reply(
             text=text,
-            session_key=session.key,
-            session_id=session.session_id,
+            session_key=self.session.key,
+            session_id=self.session.session_id,
             usage=self.usage,
-            output=output,
+            output=value,
         )

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class CallOptions(TypedDict, total=False):
-    """What one call may ask of its turn.
+    """Options of the turn of one call.
 
     `limits` replaces the agent's limits, `parameters` those of the settings. `tools` restricts what the model
     may call: tools, toolsets, or names, in which `*` matches anything.
@@ -47,13 +47,13 @@ class CallOptions(TypedDict, total=False):
 
 
 class MessageOptions(CallOptions, total=False):
-    """What comes with a message in a session, and the options of its turn."""
+    """Attachments of a message in a session, and the options of its turn."""
 
     attachments: tuple[Attachment, ...]
 
 
 class AskOptions(MessageOptions, total=False):
-    """What comes with a message to an agent, and the options of its turn.
+    """The session and the attachments of a message to an agent, and the options of its turn.
 
     `session` defaults to the main session. A plain name is a private conversation of that name; a key such as
     `agent:main:project` has the audience that it names. `context` is `Inbound.context`.
@@ -64,9 +64,10 @@ class AskOptions(MessageOptions, total=False):
 
 
 class TurnOptions(Record):
-    """What one call asks of its turn. `output` is the type that the answer must have, `parameters` are those
-    of its model calls; without them, the settings decide. `tools` are patterns for the names of the tools
-    that its model may call; `None` is all. `limits` are those of the agent unless they are here.
+    """The options of the turn of one call. `output` is the type that the answer must have.
+
+    Without `parameters` the settings apply, without `limits` the agent's limits. `tools` are patterns for the
+    names of the tools that the model may call; `None` is all.
     """
 
     output: Output | None = None
@@ -74,16 +75,11 @@ class TurnOptions(Record):
     parameters: ModelParameters | None = None
     tools: tuple[str, ...] | None = None
 
-    @property
-    def is_empty(self) -> bool:
-        has_values = self.parameters is not None or self.tools is not None
-        return self.output is None and self.limits is None and not has_values
-
     def checked(self, reply: Reply[Any] | None) -> Reply[Any] | None:
-        """The reply, which has a value of the type that the answer must have.
+        """Returns the reply.
 
         Raises:
-            OutputInvalid: it has none: the assistant was silent, or a chat command was answered.
+            OutputInvalid: a value is required, but the assistant was silent or the reply answers a command.
         """
         if self.output is not None and (reply is None or reply.is_command):
             what = "Silence has" if reply is None else "The answer to a chat command has"
@@ -101,8 +97,8 @@ def turn_options(
     """The options of a call.
 
     Raises:
-        ConfigError: the `output_type` has no schema, `tools` is no list or has something that is no tool, or
-            another value has a wrong type.
+        ConfigError: the `output_type` has no schema, `tools` is not a list of tools and names, or another
+            value has a wrong type.
     """
     for name, value, kind in (("limits", limits, UsageLimits), ("parameters", parameters, ModelParameters)):
         if not isinstance(value, kind | None):
@@ -122,11 +118,11 @@ class TurnParts(Record):
     `models` are asked in order; a chat with a chosen model has a chain of its own. `summary_model` and
     `flush_model` replace these models for summaries and flushes, unless they are `None`. `offline` extracts
     notes and summaries where no model can be asked. `count_tokens` may load a table, so it is called on a
-    thread, and only near the lines of a window; `estimate_tokens` is for the rest. `sources` records who said
-    each line of the workspace, `review` holds the changes that wait for the owner, and `history` commits what
-    was written. `tools` are the bot author's, `tool_sources` provide others.
-    `run_sub_agent` returns the text that a sub-agent's task ended with. `sub_agent` is set in the turns of a
-    sub-agent, `options` in those of a call with options.
+    thread, and only near the limits of a window; `estimate_tokens` is for the rest. `sources` records who
+    said each line of the workspace, `review` holds the changes that wait for the owner, and `history` commits
+    changed notes. `tools` are the bot author's, `tool_sources` provide others. `run_sub_agent` returns the
+    final text of a sub-agent's task. `sub_agent` is set in its turns, `options` in those of a call with
+    options.
     """
 
     agent_id: str
@@ -163,7 +159,7 @@ class TurnParts(Record):
         return self.models.first.model
 
     def on_notes(self, path: str) -> None:
-        """Is called with the path of each note that was written."""
+        """Starts the commit and the indexing of a note that was written."""
         log.info("%s was written", path)
         self.history.notes_changed()
         self.memory.notes_changed()

@@ -1,7 +1,7 @@
 """Keeps a session inside its model's window: prunes, measures, decides, flushes, compacts.
 
-Every path on which history leaves the model's view goes through `Window.compact` or
-`Window.flush_before_leaving`, so none of them can skip the flush.
+All history that leaves the model's view does so through `Window.compact` or `Window.flush_before_leaving`,
+so the flush cannot be skipped.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from nacre.sessions.view.transcript import TranscriptItem
 log = logging.getLogger(__name__)
 
 MAX_PASSES = 4
-"""The most looks at the window before one model call: one for each size of the kept tail, and a last one."""
+"""The most measurements before one model call: one for each size of the kept tail, and a last one."""
 
 NEARLY_FULL_PERCENT = 85
-"""The owner is warned at this percentage of the compaction line, once in each cycle."""
+"""The owner is warned at this percentage of the compaction threshold, once a cycle."""
 
 
 class Window:
-    """The context window of one open session in one turn, cut as `budget` says."""
+    """The context window of one open session in one turn, divided as `budget` says."""
 
     def __init__(
         self,
@@ -63,9 +63,9 @@ class Window:
         self._flush = SessionFlush(session, parts, budget, context, emit, self._hooks)
 
     async def measure(self) -> ContextMeasure:
-        """How full the window is: the provider's last reported usage, plus an estimate of what followed.
+        """The fill of the window: the provider's last reported usage, plus an estimate for later messages.
 
-        What followed is counted exactly only where twice the estimate would reach the first line.
+        Later messages are counted exactly only if twice their estimate would reach the flush threshold.
         """
         parts, items, branch = self._parts, self._session.view.transcript(), self._session.branch
         estimate = partial(measure_context, items, branch, parts.estimate_tokens, overhead_tokens=0)
@@ -88,8 +88,8 @@ class Window:
         if not measure.usage_tokens:
             trailing = measure.trailing_tokens + overhead
             return replace(measure, tokens=measure.tokens + overhead, trailing_tokens=trailing)
-        # More than the window held cannot be what it held: some providers report sums over calls.
-        # The count stands only where the estimate, too, is over the line.
+        # Some providers report sums over calls, which can exceed the window. Such a count is used only if the
+        # estimate exceeds the threshold too.
         line_tokens = self.budget.compact_at
         estimate = overhead + await asyncio.to_thread(
             estimate_tokens, items, count_tokens, enough_tokens=line_tokens - overhead
@@ -102,7 +102,7 @@ class Window:
     async def fit(self) -> None:
         """Shortens, prunes, flushes and compacts when due; called before every model call.
 
-        A compaction that did not make enough room is followed by another, which keeps less.
+        If a compaction does not make enough room, another one keeps less.
         """
         tokens = (await self.measure()).tokens
         if await self.shorten(tokens):
@@ -118,7 +118,7 @@ class Window:
             decision = self._decide(tokens)
             log.info("window of %s: %s (%s)", self._session.key, decision.action, decision.reason)
             is_forced = not decision.flushes and self._flush.is_forced
-            # What a compaction of an earlier pass kept was flushed before it.
+            # The messages that an earlier pass kept were flushed before it.
             if number == 0 and (decision.flushes or is_forced):
                 await self._flush.run(tokens, is_forced=is_forced)
             if not decision.compacts or self._gave_up:
@@ -129,9 +129,9 @@ class Window:
             self._gave_up = bool(ended.problem)
 
     async def shorten(self, tokens: int, *, was_refused: bool = False) -> bool:
-        """Shortens messages that are too large alone; `True` if that changed what a model is sent.
+        """Shortens single messages that are too large; `True` if that changed what a model is sent.
 
-        It costs no model call, and precedes everything that does. `tokens` is how full the window is.
+        It needs no model call, and runs before everything that does. `tokens` is the fill of the window.
         `was_refused` means that a provider called the context too long, so estimates cannot be trusted.
         """
         budget = self.budget
@@ -164,7 +164,7 @@ class Window:
             await self._flush.cover_rest()
 
     async def compact(self, reason: CompactionReason, *, focus: str = "") -> CompactionEnded:
-        """Replaces old history by a summary; on any failure the history stays whole."""
+        """Replaces old history with a summary; on any failure the history stays."""
         session, parts = self._session, self._parts
         tokens_before = (await self.measure()).tokens
         if await self.shorten(tokens_before):
@@ -195,7 +195,7 @@ class Window:
                 partial=partial_summaries(session.journal),
             )
         except ModelError as error:
-            problem = f"{error} The history was left as it is."
+            problem = f"{error} The history is unchanged."
             return await self._ended(reason, tokens_before, problem=problem, has_failed=True)
         items = session.journal.sent().items()
         before, after = await asyncio.to_thread(self._sizes, items, plan, summary)
@@ -203,13 +203,15 @@ class Window:
             problem = (
                 "The summary would not make the history shorter "
                 f"({before + overhead_tokens} to {after + overhead_tokens} tokens), "
-                "so it was left as it is."
+                "so the history is unchanged."
             )
             return await self._ended(reason, tokens_before, problem=problem, has_failed=True)
         await self._flush.cover_before(plan.first_kept_entry_id)
         await session.compact(summary.text, plan, tokens_after=after + overhead_tokens)
         if summary.problem:
-            self._emit(Warned(message=_who_summarized(summary)))
+            what = "An extract" if summary.is_extract else f"{summary.model_name}'s summary"
+            message = f"{what} replaces the older history, because: {summary.problem}"
+            self._emit(Warned(message=message))
         return await self._ended(
             reason, tokens_before, tokens_after=after + overhead_tokens, summary=summary.text
         )
@@ -217,7 +219,7 @@ class Window:
     def _sizes(
         self, items: Sequence[TranscriptItem], plan: CompactionPlan, summary: Summary
     ) -> tuple[int, int]:
-        """Estimated tokens of the transcript, at least as far as it is longer, and of it with the summary."""
+        """Estimated tokens before and after the summary; counting stops once "before" is larger."""
         branch, count_tokens = self._session.branch, self._parts.estimate_tokens
         after = transcript_tokens(with_compaction(branch, plan, summary.text), count_tokens)
         return estimate_tokens(items, count_tokens, enough_tokens=after), after
@@ -229,17 +231,17 @@ class Window:
         warning = (
             f"The context is more than {NEARLY_FULL_PERCENT} % full: above {budget.compact_at} tokens older "
             f"history becomes summary {self._session.compaction_count + 1} of this session. "
-            "/compact does it now, /new begins afresh."
+            "/compact does it now, /new begins a new session."
         )
         self._parts.notice_log.once(self._session.session_id, (warning,), self._emit)
 
     def _plan(
         self, reason: CompactionReason, tokens_before: int, overhead_tokens: int
     ) -> CompactionPlan | NothingToCompact:
-        """Where to cut. A window that must shrink keeps less when the usual tail is all there is.
+        """Where to cut. A window that must shrink keeps less if the usual tail is the whole history.
 
-        In a small window, the usual tail would fill it again at once, together with the summary and the
-        overhead of every request; so it is cut to what leaves a quarter of the room free.
+        In a small window, the usual tail, the summary and the overhead of a request would fill the window
+        again at once; so the tail is cut to leave a quarter of the room free.
         """
 
         def keeping(tail_tokens: int) -> CompactionPlan | NothingToCompact:
@@ -291,8 +293,3 @@ class Window:
         self._emit(ended)
         await self._hooks.compaction_ended(ended, summary)
         return ended
-
-
-def _who_summarized(summary: Summary) -> str:
-    what = "An extract" if summary.is_extract else f"{summary.model_name}'s summary"
-    return f"{what} stands for the older history, because: {summary.problem}"

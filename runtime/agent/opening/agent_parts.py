@@ -59,7 +59,7 @@ class Running:
         self._joins[task] = bounds.joining.put
 
         def stop(after: StopAfter) -> None:
-            if after == "now" or not bounds.spare_tools():
+            if after == "now" or not bounds.end_after_tools():
                 task.cancel()
 
         self._tasks.setdefault(key, {})[task] = stop

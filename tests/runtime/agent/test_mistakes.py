@@ -73,8 +73,8 @@ async def test_two_models_with_one_name_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"tools": ["who"]}, "'who' is no tool"),
-        ({"tools": [None]}, "None is no tool"),
+        ({"tools": ["who"]}, "'who' is not a tool"),
+        ({"tools": [None]}, "None is not a tool"),
         ({"model": 5}, "5 is neither a model nor the name of one"),
         ({"model": ScriptedModel}, "is neither a model nor the name of one"),
         ({"commands": [print]}, r"commands=.*functions with @nacre\.command"),

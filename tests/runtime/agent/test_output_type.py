@@ -233,7 +233,7 @@ async def test_a_redelivered_message_has_its_value_again(tmp_path: Path) -> None
     async with opened(tmp_path, ScriptedModel(calls(FINAL))) as agent:
         first = await agent.respond(inbound, output_type=Trip)
         second = await agent.respond(again, output_type=Trip)
-        with pytest.raises(OutputInvalid, match="The stored answer is no Crew"):
+        with pytest.raises(OutputInvalid, match="The stored answer is not a Crew"):
             await agent.respond(again, output_type=Crew)
     assert first.output == second.output
 
@@ -254,11 +254,11 @@ async def test_a_hook_sees_the_value(tmp_path: Path) -> None:
 async def test_a_type_without_a_schema_is_refused_at_once(tmp_path: Path) -> None:
     """No model is asked."""
     async with opened(tmp_path, ScriptedModel()) as agent:
-        with pytest.raises(ConfigError, match="output_type=Agent cannot be asked for"):
+        with pytest.raises(ConfigError, match="output_type=Agent cannot be used"):
             await agent.ask("hello", output_type=Agent)
-        with pytest.raises(ConfigError, match="output_type=opened cannot be asked for: It is a function"):
+        with pytest.raises(ConfigError, match="output_type=opened cannot be used: It is a function"):
             await agent.ask("hello", output_type=opened)
-    with pytest.raises(ConfigError, match="cannot be asked for"):
+    with pytest.raises(ConfigError, match="cannot be used"):
         sub_agent(name="a", description="b", instructions="c", output_type="no type")
 
 

@@ -79,7 +79,7 @@ async def test_an_overflow_without_a_usable_summary_ends_in_an_extract(tmp_path:
     assert [event.problem for event in compactions(events)] == [""]
     assert isinstance(events[-1], ReplyReady)
     [warning] = [event.message for event in events if isinstance(event, Warned)]
-    assert warning.startswith("An extract stands for the older history, because: The answer was no summary")
+    assert warning.startswith("An extract replaces the older history, because: The answer was not a summary")
     [stored] = [entry for entry in entries(transcript_file(tmp_path)) if entry["type"] == "compaction"]
     assert "The hive needs sugar before the frost comes" in stored["summary"]
     assert compactions(events)[0].transcript == transcript_file(tmp_path).name
@@ -164,7 +164,7 @@ async def test_a_long_history_goes_on_where_the_last_attempt_broke_off(tmp_path:
     model.assert_complete()
     assert reply is not None
     assert reply.text.startswith(
-        "⚙️ Compaction failed: The key has expired. The history was left as it is. • Context "
+        "⚙️ Compaction failed: The key has expired. The history is unchanged. • Context "
     )
     assert kinds(transcript_file(tmp_path)).count("nacre.partial_summary") == 1
 
@@ -220,7 +220,7 @@ async def test_a_nearly_full_context_is_told_once_in_each_cycle(tmp_path: Path) 
         [],
         [
             "The context is more than 85 % full: above 12000 tokens older history becomes summary 1 of this "
-            "session. /compact does it now, /new begins afresh."
+            "session. /compact does it now, /new begins a new session."
         ],
     ]
 

@@ -234,9 +234,13 @@ class _Sightless(ScriptedModel):
     ("model", "data", "why"),
     [
         (ScriptedModel(says("I see.")), png(90, 60), ""),
-        (ScriptedModel(says("Too wide.")), png(8_001, 1), "it has 8001 × 1 pixels, and 8000 a side"),
-        (ScriptedModel(says("None.")), b"not at all", "it is no image, although it is called so"),
-        (_Sightless(says("I cannot see.")), png(90, 60), "the model that answers takes no images"),
+        (ScriptedModel(says("Too wide.")), png(8_001, 1), "it has 8001 × 1 pixels; the most is 8000 a side"),
+        (
+            ScriptedModel(says("None.")),
+            b"not at all",
+            "its type is an image type, but its content is not an image",
+        ),
+        (_Sightless(says("I cannot see.")), png(90, 60), "the model does not accept images"),
     ],
 )
 async def test_what_a_model_is_shown(tmp_path: Path, model: ScriptedModel, data: bytes, why: str) -> None:
@@ -324,7 +328,7 @@ async def test_a_long_text_is_cut() -> None:
     ("file", "problem"),
     [
         (_file("a.zip", b"PK\x03\x04", "application/zip"), ""),
-        (_file("a.txt", b"MZ\0\0", "text/plain"), "not text"),
+        (_file("a.txt", b"MZ\0\0", "text/plain"), "its content is not"),
         (Attachment(name="a", mime_type="text/plain", data=b"", problem="too large"), "too large"),
     ],
 )
@@ -438,11 +442,11 @@ async def test_a_command_that_is_spoken_is_none(tmp_path: Path, server: Transcri
 @pytest.mark.parametrize(
     ("audio", "answer", "problem"),
     [
-        ({"models": []}, None, "no model that writes recordings down is set in tools.media.audio.models"),
-        ({"enabled": False}, None, "no model that writes recordings down is set"),
-        ({"models": [{"type": "cli", "command": "whisper"}]}, None, "no model that writes recordings down"),
-        ({"maxBytes": 21}, None, "recordings of more than 21 bytes are not written down"),
-        ({}, (401, "{}"), "the model that writes recordings down could not be had"),
+        ({"models": []}, None, "no model for transcription is set in tools.media.audio.models"),
+        ({"enabled": False}, None, "no model for transcription is set"),
+        ({"models": [{"type": "cli", "command": "whisper"}]}, None, "no model for transcription"),
+        ({"maxBytes": 21}, None, "recordings of more than 21 bytes are not transcribed"),
+        ({}, (401, "{}"), "the model for transcription did not answer"),
         ({}, (200, '{"text": " "}'), "no words were heard in it"),
     ],
 )
@@ -460,7 +464,7 @@ async def test_a_slow_model_costs_its_time(tmp_path: Path, server: Transcription
     """Then the person is answered without."""
     server.holds = True
     seen = await seen_of(tmp_path, audio_settings(server, timeoutSeconds=0.1))
-    assert seen.endswith("not readable here: it was not written down within 0.1 s]")
+    assert seen.endswith("not readable here: it was not transcribed within 0.1 s]")
 
 
 @pytest.mark.parametrize("message_id", ["", "7"])

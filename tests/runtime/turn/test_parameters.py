@@ -49,7 +49,7 @@ async def test_a_choice_of_a_tool_that_is_not_here_is_refused(tmp_path: Path) ->
     """A provider would only call the request malformed."""
     model = ScriptedModel(says("a"))
     async with opened(tmp_path, model, tools=[depth]) as agent:
-        with pytest.raises(ConfigError, match=r"tool_choice='dept' is no tool of this chat: .*, depth\."):
+        with pytest.raises(ConfigError, match=r"tool_choice='dept' is not a tool of this chat: .*, depth\."):
             await agent.ask("How deep?", parameters=ModelParameters(tool_choice="dept"))
         await agent.ask("How deep?", parameters=ModelParameters(tool_choice="depth"))
     assert len(model.requests) == 1

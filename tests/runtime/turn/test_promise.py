@@ -31,8 +31,7 @@ async def test_what_the_model_did_not_save_is_saved(tmp_path: Path) -> None:
         log = (agent.workspace / TODAY).read_text(encoding="utf-8")
 
     assert told(first) == (
-        "The assistant did not save what you asked it to remember, so Nacre wrote it into "
-        "memory/2026-03-14.md."
+        "The assistant did not save what you asked it to remember, so Nacre wrote it to memory/2026-03-14.md."
     )
     assert told(again) == "", "it is there already"
     assert log.count("- my boat is called Nautilus.") == 1
@@ -93,7 +92,7 @@ async def test_looking_something_up_saves_nothing(tmp_path: Path) -> None:
         events = await events_of(agent, said("My boat is called Nautilus."))
 
     assert told(events) == (
-        "The assistant did not save what it said it would remember, so Nacre wrote it into "
+        "The assistant did not save what it said it would remember, so Nacre wrote it to "
         "memory/2026-03-14.md."
     )
 

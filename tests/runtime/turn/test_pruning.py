@@ -387,7 +387,7 @@ async def test_time_is_up_once_and_then_waits(tmp_path: Path, caplog: pytest.Log
     assert record["reason"] == "ttl"
     assert record["savedTokens"] > 500
     told = [record.getMessage() for record in caplog.records]
-    assert "neither time nor size calls for it" in told[-1]
+    assert "neither time nor size requires it" in told[-1]
     assert "idle 0 s, ttl 300 s" in told[-1]
     assert any(text.startswith("pruned agent:main:main (ttl): 1 results") for text in told)
 

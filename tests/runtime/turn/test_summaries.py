@@ -515,7 +515,7 @@ async def test_when_nobody_can_all_reasons_are_told() -> None:
     """The last failure's kind, with the words of every model and of the extractor."""
     _, first = rung("a/small", fails(ModelAuthError("no key")))
     _, second = rung("a/large", GARBAGE, GARBAGE)
-    with pytest.raises(BadModelReply, match=r"a/small: no key a/large: .* no summary.*Nothing to extract"):
+    with pytest.raises(BadModelReply, match=r"a/small: no key a/large: .* not a summary.*Nothing to extract"):
         await climbed(first, second)
 
 

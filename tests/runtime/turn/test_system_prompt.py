@@ -126,7 +126,7 @@ async def test_a_file_over_its_limit_is_cut_and_told(tmp_path: Path) -> None:
     assert "read USER.md" not in prompt.text
     [notice] = prompt.notices
     assert notice.startswith("SOUL.md is too long for the context: ")
-    assert notice.endswith(" of 20008 characters went in.")
+    assert notice.endswith(" of 20008 characters are included.")
 
 
 @pytest.mark.parametrize(
@@ -414,7 +414,7 @@ async def test_a_part_that_fails_costs_no_turn(tmp_path: Path) -> None:
     told = [event.message for event in first if isinstance(event, Warned)]
     assert told == [
         "The prompt part 'broken' was left out: RuntimeError: the station is down.",
-        "The prompt part 'wrong' was left out: it gave int, not text.",
+        "The prompt part 'wrong' was left out: it returned int, not text.",
     ]
     assert not [event for event in second if isinstance(event, Warned)]
     assert isinstance(second[-1], ReplyReady)

@@ -174,7 +174,7 @@ async def test_a_summary_that_failed_is_never_stored(tmp_path: Path, summary: li
     model.assert_complete()
 
     [ended] = [event for event in events if isinstance(event, CompactionEnded)]
-    assert ended.problem.endswith("The history was left as it is.")
+    assert ended.problem.endswith("The history is unchanged.")
     assert isinstance(events[-1], ReplyReady)
     assert "compaction" not in kinds(transcript_file(tmp_path))
     assert message_text(model.requests[-1].messages[0]).startswith("0: The hive")
@@ -211,7 +211,7 @@ async def test_a_model_that_cannot_write_summaries_is_replaced_by_an_extract(
     assert not ended.problem
     assert ended.tokens_after < ended.tokens_before
     [warned] = [event.message for event in events if isinstance(event, Warned)]
-    assert warned.startswith("An extract stands for the older history, because: ")
+    assert warned.startswith("An extract replaces the older history, because: ")
     assert "compaction" in kinds(transcript_file(tmp_path))
 
 
