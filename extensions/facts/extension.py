@@ -142,7 +142,7 @@ def _written_in(
 
     source = Source(
         written_by="tool",
-        audience=_listeners(chat) or PRIVATE,
+        audience=chat.policy.listeners or PRIVATE,
         session_key=chat.session_key,
         session_id=chat.session_id,
     )
@@ -154,10 +154,6 @@ def _sourced(
 ) -> FactPages:
     sources = Sources(workspace, secrets=secrets)
     return facts.through(SourcedWorkspace(workspace, sources, one_source(source, now)))
-
-
-def _listeners(chat: ToolChat) -> str:
-    return PRIVATE if chat.policy.is_private else chat.policy.notes_folder
 
 
 class _PageLines(Record):
@@ -174,7 +170,7 @@ async def _page_lines(workspace: Workspace, page: str, as_of: str, chat: ToolCha
         return _PageLines(of_others=(), replaced_by={})
     lines, known = found.text.splitlines(), Sources(workspace)
     sources = await known.of_lines(page, lines)
-    marks = await known.superseded(lines, as_of=as_of, listeners=_listeners(chat))
+    marks = await known.superseded(lines, as_of=as_of, listeners=chat.policy.listeners)
     return _PageLines(
         of_others=tuple(
             line

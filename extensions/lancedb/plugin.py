@@ -30,7 +30,6 @@ from nacre.extensions.lancedb.records import (
     Category,
     Recalled,
     Scope,
-    audience_of,
     origin_in,
     recalled_lines,
     to_json,
@@ -193,7 +192,7 @@ class MemoryTools:
                 text,
                 category=category,
                 importance=importance,
-                audience=audience_of(chat.policy),
+                audience=chat.policy.listeners,
                 origin=await origin_in(chat, text, "tool"),
             )
         )
@@ -233,7 +232,7 @@ class MemoryTools:
         }
 
     def _scope(self, chat: ToolChat) -> Scope:
-        return self._memories.scope(None if chat.policy.is_private else audience_of(chat.policy))
+        return self._memories.scope(None if chat.policy.is_private else chat.policy.listeners)
 
     def _to_json(self, found: Sequence[Recalled]) -> list[dict[str, Any]]:
         zone = self._now().tzinfo
@@ -254,14 +253,14 @@ async def _marks(chat: ToolChat, found: Sequence[Recalled]) -> list[str]:
     """For each memory, the note or engine that has the later statement of the owner that replaced it."""
     if chat.sources is None:
         return [""] * len(found)
-    texts, listeners = [each.memory.text for each in found], audience_of(chat.policy)
+    texts, listeners = [each.memory.text for each in found], chat.policy.listeners
     marks = await chat.sources.sources.superseded(texts, listeners=listeners)
     return [mark.by_path if mark else "" for mark in marks]
 
 
 def may_write(policy: ChatPolicy) -> bool:
     """Whether memories of a chat may be stored: not where notes are read-only."""
-    return policy.access == "rw" and bool(audience_of(policy))
+    return policy.access == "rw" and bool(policy.listeners)
 
 
 async def _or_tool_failure(work: Awaitable[T]) -> T:

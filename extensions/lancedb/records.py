@@ -8,7 +8,6 @@ from datetime import datetime, tzinfo
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from nacre.record import Record
-from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.tools.function import ToolChat
 
 Vector: TypeAlias = Sequence[float]
@@ -108,11 +107,6 @@ async def origin_in(chat: ToolChat, text: str, written_by: Writer) -> Origin:
         written_by=written_by,
         entry_id=entry_id,
     )
-
-
-def audience_of(policy: ChatPolicy) -> str:
-    """The audience of what is stored in this chat."""
-    return PRIVATE if policy.is_private else policy.notes_folder
 
 
 def to_json(item: Recalled, zone: tzinfo | None) -> dict[str, Any]:

@@ -61,6 +61,11 @@ class ChatPolicy(Record):
         return "direct" if self.chat_kind == "direct" else "group"
 
     @property
+    def listeners(self) -> str:
+        """Who may see what is written here: `private` for the owner alone, or the folder of the chat."""
+        return "private" if self.is_private else self.notes_folder
+
+    @property
     def loads_daily_logs(self) -> bool:
         """Whether logs and notes of the last days are recalled at the start of a session."""
         return self.is_private and self.sees_notes

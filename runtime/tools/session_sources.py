@@ -325,7 +325,7 @@ class SessionSources(Record):
         everybody += ["others"] if has_others and person != "others" else []
         source = Source(
             written_by=written_by,
-            audience=PRIVATE if self.policy.is_private else self.policy.notes_folder or PRIVATE,
+            audience=self.policy.listeners or PRIVATE,
             said_by=tuple(everybody),
             names=(*speakers.people, *speakers.tools)[-MOST_NAMES:],
             session_key=self.session_key,
