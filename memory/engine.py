@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -71,7 +70,6 @@ class MemoryEngine(SyncedIndex):
         settings: MemorySearchSettings,
         embedder: Embedder | None,
         now: Callable[[], datetime],
-        count_tokens: Callable[[str], int] | None = None,
         transcripts: TranscriptSource | None = None,
         owns_embedder: bool = False,
         reranker: Reranker | None = None,
@@ -81,24 +79,22 @@ class MemoryEngine(SyncedIndex):
         """Opens or creates the index and sets a damaged one aside. Reads no Markdown yet.
 
         The index is in the file `index_path` unless a `place` is given. The engine closes `transcripts` and
-        `reranker`, and the `embedder` if it `owns_embedder`. `count_tokens` makes chunk sizes exact and
-        indexing slower. `corpus` returns what is indexed instead of the agent's notes.
+        `reranker`, and the `embedder` if it `owns_embedder`. `corpus` returns what is indexed instead of the
+        agent's notes.
 
         Raises:
             IndexUnusable: the index cannot be opened or replaced.
             IndexBusy: another process kept the index locked.
         """
-        sizes = ChunkSizes(
-            tokens=settings.chunking.tokens,
-            overlap_tokens=settings.chunking.overlap,
-            count_tokens=count_tokens,
-        )
+        sizes = ChunkSizes(tokens=settings.chunking.tokens, overlap_tokens=settings.chunking.overlap)
         if place is None:
             from nacre.memory.stores.index_file import index_in_file  # not for an index in a database
 
             place = index_in_file(index_path, settings, now)
         plan = IndexPlan(
-            corpus=(corpus or partial(_agents_notes, workspace, settings))(sizes),
+            corpus=corpus(sizes)
+            if corpus
+            else Corpus(notes=NoteFiles(workspace, settings.extra_paths), sizes=sizes),
             settings=settings,
             embedder=embedder,
             transcripts=transcripts,
@@ -225,7 +221,3 @@ class MemoryEngine(SyncedIndex):
         if self._files.running_seconds > patience:
             return
         await asyncio.wait({self._start("search")}, timeout=patience)
-
-
-def _agents_notes(workspace: Workspace, settings: MemorySearchSettings, sizes: ChunkSizes) -> Corpus:
-    return Corpus(notes=NoteFiles(workspace, settings.extra_paths), sizes=sizes)

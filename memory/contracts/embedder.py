@@ -11,7 +11,7 @@ from nacre.record import Record
 
 
 class EmbeddingFailed(MemoryIndexError):
-    """The embedder gave no vectors, for the reason in the message. Words can still be searched."""
+    """The embedder returned no vectors, for the reason in the message. Words can still be searched."""
 
 
 class TextRefused(EmbeddingFailed):

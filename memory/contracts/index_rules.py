@@ -89,7 +89,7 @@ def refuse_other_lengths(lengths: Collection[int], *, stored: int | None) -> Non
     wanted = stored if stored is not None else min(lengths, default=0)
     if other := set(lengths) - {wanted}:
         raise VectorsDiffer(
-            f"The embedder gave vectors of {min(other)} numbers, those before had {wanted}: its model is not "
-            "the same any more, and no answer is used. Choose another name or "
-            "memorySearch.outputDimensionality, or delete the index, to have all vectors made again."
+            f"The embedder returned vectors with {min(other)} numbers, and the stored ones have {wanted}, so "
+            "its model has changed and its answers are not used. Choose another model name or "
+            "memorySearch.outputDimensionality, or delete the index, to make all vectors again."
         )

@@ -183,8 +183,8 @@ class SearchReport(Record):
         if not self.absent:
             return ""
         *others, last = self.absent
-        named, verb = (f"{', '.join(others)} and {last}", "stand") if others else (last, "stands")
-        return f"{named} {verb} nowhere in the notes that were searched, in this spelling."
+        named, verb = (f"{', '.join(others)} and {last}", "do") if others else (last, "does")
+        return f"{named} {verb} not appear in the searched notes in this spelling."
 
 
 class Excerpt(Record):

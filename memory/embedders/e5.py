@@ -1,4 +1,4 @@
-"""The embedder that comes with the install: multilingual-e5-small, int8, on the cores that are idle.
+"""The embedder that ships with Nacre: multilingual-e5-small, int8, on idle cores.
 
 It reads about a hundred languages, so that a question in one finds notes in another.
 """
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
     from nacre.memory.embedders.question_ahead import QuestionAhead
 
 VECTORS = "multilingual-e5-small-int8-1"
-"""Names the vectors, not the files: another layout of the same model keeps it and every index stays good."""
+"""Identifies the vectors, not the files: another file layout of the same model keeps every index valid."""
 PIECE_TOKENS = 60
 MOST_THREADS = 4
-"""Threads that embed notes. Each takes one text at a time: a text is too short to be shared."""
-_LESS_URGENT = 5
-"""Not more: on a busy machine, a thread that is kept waiting may hold what all threads of Python need."""
+"""The most threads that embed notes. Each takes one text at a time, because a text is too short to share."""
+_NICENESS = 5
+"""Not more, because a thread that a busy machine keeps waiting may hold Python's lock."""
 
 _LOADED: WeakValueDictionary[Path, E5Model] = WeakValueDictionary()
 _LOADING = threading.Lock()
 
 
 class E5Embedder:
-    """`Embedder` (its methods are described there) in this process; its vectors have length 1.
+    """`Embedder`, whose methods are documented there, in this process. Its vectors have length 1.
 
-    Loads on first use (tenths of a second), then takes milliseconds a text. All embedders of a process share
-    one loaded model, which is freed when the last of them closes.
+    Loading on first use takes tenths of a second, a text milliseconds. All embedders of a process share one
+    loaded model, which is freed when the last of them closes.
     """
 
     facts = EmbedderFacts(
@@ -66,7 +66,7 @@ class E5Embedder:
 
     @cached_property
     def language_part(self) -> LanguagePart | None:
-        """`None` when its file is missing: questions are then weighed with their language."""
+        """`None` if its file is missing; the language of a question then affects its scores."""
         numbers = language_numbers(self._folder)
         starts = range(1, len(numbers), DIMENSIONS)
         means_and_directions = [numbers[start : start + DIMENSIONS] for start in starts]
@@ -79,7 +79,7 @@ class E5Embedder:
         return await asyncio.to_thread(self._embed, QUESTION + text)
 
     async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """On threads that give way to all others: neither a question nor a turn waits for them."""
+        """Uses threads of low priority, so that neither a question nor a turn waits for them."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_idle_cores(), "memory-embed", initializer=_give_way)
         loop = asyncio.get_running_loop()
@@ -88,7 +88,7 @@ class E5Embedder:
         )
 
     async def close(self) -> None:
-        """Releases the model once the texts in hand are done."""
+        """Releases the model after the running texts."""
         threads, self._threads = self._threads, None
         if threads is not None:
             await asyncio.to_thread(threads.shutdown, cancel_futures=True)
@@ -100,7 +100,7 @@ class E5Embedder:
 
 
 class AskedAhead(E5Embedder):
-    """Has the vector of one question from another process; everything else is as with `E5Embedder`.
+    """An `E5Embedder` that gets the vector of one question from another process.
 
     If that process fails, the question is embedded here.
     """
@@ -118,7 +118,7 @@ class AskedAhead(E5Embedder):
 
 
 def loaded_model(folder: Path = MODEL_FOLDER) -> E5Model:
-    """The model that this process shares; it stays loaded while the caller holds it.
+    """The model that this process shares. It stays loaded while the caller holds it.
 
     Raises:
         EmbeddingFailed: the files or onnxruntime are missing or damaged.
@@ -128,7 +128,7 @@ def loaded_model(folder: Path = MODEL_FOLDER) -> E5Model:
         if model is None:
             try:
                 model = _LOADED[folder] = E5Model(folder, many=True)
-            # onnxruntime raises bare Exceptions of its own.
+            # onnxruntime raises subclasses of Exception only.
             except Exception as error:
                 raise EmbeddingFailed(
                     f"The local embedding model in {folder} could not be loaded ({error}). "
@@ -138,14 +138,14 @@ def loaded_model(folder: Path = MODEL_FOLDER) -> E5Model:
 
 
 def _idle_cores() -> int:
-    """How many threads embed: on Linux as many as there are cores, because they give way; else one less."""
+    """The number of threads: on Linux, where they have priorities, one for each core; elsewhere one less."""
     if hasattr(os, "sched_getaffinity"):
         return min(MOST_THREADS, len(os.sched_getaffinity(0)))
     return min(MOST_THREADS, max(1, (os.cpu_count() or 1) - 1))
 
 
 def _give_way() -> None:
-    """Lowers the priority of the calling thread; where only a whole process has one, it stays."""
+    """Lowers the priority of the calling thread, if the system has one for each thread."""
     if sys.platform == "linux":
         with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LESS_URGENT)
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)

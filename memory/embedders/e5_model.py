@@ -1,7 +1,7 @@
-"""The model that comes with the install: a text in, its vector out, on the calling thread.
+"""The model that ships with Nacre: turns a text into its vector, on the calling thread.
 
-The only file that imports onnxruntime, and only on first use. Imports nothing of Nacre, so that the process
-that embeds one question starts at once. Never touches the network.
+The only file that imports onnxruntime, and only on first use. It imports nothing of Nacre, so that the
+process that embeds one question starts at once. It never uses the network.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BLANKS = dict.fromkeys(
     (9, 10, 12, 13, 0x1680, *range(0x200B, 0x2010), 0x2028, 0x2029, 0x2581, 0xFEFF, 0xFFFD), " "
 )
 _NORMALIZED = {0: None, **_CONTROLS, **_BLANKS}
-"""SentencePiece's `nmt_nfkc` rules beside NFKC, as in the model's own tokenizer."""
+"""The rules that SentencePiece's `nmt_nfkc` adds to NFKC, as in the model's own tokenizer."""
 
 _UNKNOWN_PENALTY = 10.0
 _MOST_WORDS = 50_000
@@ -43,13 +43,13 @@ _WORST = -1e30
 
 
 class E5Model:
-    """The loaded model. With `many`, loading takes longer and each of many texts is faster.
+    """The loaded model. With `many`, loading takes longer and each text less time.
 
-    Raises, on construction, whatever onnxruntime and the file system raise without a sound model.
+    Without a sound model, the constructor raises the errors of onnxruntime and the file system.
     """
 
     def __init__(self, folder: Path = MODEL_FOLDER, *, many: bool) -> None:
-        # Builds for Linux and macOS report to their maker unless told otherwise before the library is loaded.
+        # Builds for Linux and macOS send telemetry, unless it is disabled before the library is loaded.
         os.environ.update(ORT_DISABLE_TELEMETRY="1", ORT_TELEMETRY_DISABLED="1")
         self._tokens = UnigramTokenizer(folder)
         self._session = _session(folder, many=many)
@@ -58,7 +58,7 @@ class E5Model:
         """The vector of a text with its prefix (`QUESTION` or `PASSAGE`), of length 1."""
         import numpy
 
-        # One text at a time: int8 scales depend on what is in a batch, and padding would change vectors.
+        # One text at a time, because int8 scales depend on the whole batch and padding would change vectors.
         ids = [_START, *self._tokens.ids(text)[: MAX_INPUT_TOKENS - 2], _END]
         output: Any = self._session.run(None, {"input_ids": numpy.array([ids], dtype=numpy.int64)})[0]
         vector: list[float] = output[0].tolist()
@@ -66,10 +66,10 @@ class E5Model:
 
 
 class UnigramTokenizer:
-    """The unigram tokenizer of XLM-RoBERTa: the pieces whose scores add up to the most.
+    """The unigram tokenizer of XLM-RoBERTa: the pieces with the highest sum of scores.
 
-    Kudo 2018, https://arxiv.org/abs/1804.10959; text is normalized as SentencePiece does it. The libraries
-    that do the same take 0.3 to 1.2 s to load 250,000 pieces, longer than a search from the command line.
+    Kudo 2018, https://arxiv.org/abs/1804.10959. Text is normalized as in SentencePiece. Libraries take 0.3 to
+    1.2 s to load the 250,000 pieces, longer than a search from the command line.
     """
 
     def __init__(self, folder: Path = MODEL_FOLDER) -> None:
@@ -82,14 +82,14 @@ class UnigramTokenizer:
         """The ids of the pieces of `text`, without the marks of its start and end."""
         plain = unicodedata.normalize("NFKC", text.translate(_NORMALIZED))
         spaced = _SPACES.sub(" ", plain if plain.startswith(" ") else f" {plain}").replace(" ", f" {_SPACE}")
-        # No piece holds a space behind its first character, so that words are cut apart one by one.
+        # No piece has a space after its first character, so words are split one by one.
         ids: list[int] = []
         for word in spaced.split(" ")[1:]:
             ids += self._word(word)
         return ids
 
     def _split(self, word: str) -> tuple[int, ...]:
-        """The best pieces of a word (Viterbi); characters in a row that no piece holds are one unknown."""
+        """The best pieces of a word (Viterbi). Adjacent characters without a piece are one unknown piece."""
         end = len(word)
         best = [0.0] + [_WORST] * end
         came: list[tuple[int, int]] = [(0, 0)] * (end + 1)
@@ -111,12 +111,12 @@ class UnigramTokenizer:
 def _vocabulary(folder: Path) -> tuple[Mapping[str, int], Sequence[float]]:
     pieces = (folder / "pieces.txt").read_text(encoding="utf-8").split("\n")
     scores = _floats(folder / "scores.bin")
-    # The marks of start, end, padding and the unknown come first: in a text they are ordinary characters.
+    # The first pieces mark start, end, padding and unknown. In a text, they are ordinary characters.
     return {piece: number for number, piece in enumerate(pieces) if number > _UNKNOWN}, scores
 
 
 def language_numbers(folder: Path = MODEL_FOLDER) -> array[float]:
-    """What `benchmarks/e5/language_part.py` learned; empty when the file cannot be read."""
+    """The numbers that `benchmarks/e5/language_part.py` wrote; empty if the file cannot be read."""
     try:
         return _floats(folder / "languages.bin")
     except OSError:
@@ -134,7 +134,7 @@ def _floats(file: Path) -> array[float]:
 def answer_on_pipe() -> None:
     """Embeds the question on standard input and writes the numbers to standard output, as float32.
 
-    Then the process ends at once, without taking the libraries apart.
+    Then it ends the process at once, without the libraries' cleanup.
     """
     question = sys.stdin.buffer.read().decode("utf-8", "replace")
     vector = E5Model(many=False).vector(QUESTION + question)
@@ -147,10 +147,10 @@ def _session(folder: Path, *, many: bool) -> InferenceSession:
     from onnxruntime import GraphOptimizationLevel, InferenceSession, SessionOptions
 
     options = SessionOptions()
-    # Texts are short: with many, each core gets a text of its own.
+    # Texts are short. With many, each core gets a text of its own.
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
-    # The graph is written in fused operators (benchmarks/e5/export_e5.py).
+    # The graph already has fused operators (benchmarks/e5/export_e5.py).
     options.graph_optimization_level = GraphOptimizationLevel.ORT_DISABLE_ALL
     if not many:
         options.add_session_config_entry("session.disable_prepacking", "1")

@@ -1,8 +1,7 @@
-"""A question on its way to a vector, in a process of its own. Light to import, so that it begins at once.
+"""Embeds a question in a separate process, before the search. Imports little, so that it starts at once.
 
-A command that searches once spends half of its time on loading the model, and the other half on loading and
-opening the rest of Nacre. Python runs one thread of a process at a time, so the model works in a process of
-its own, on another core.
+A command that searches once takes as long to load the model as to load and open the rest of Nacre. Python
+runs one thread of a process at a time, so the model runs in a separate process, on another core.
 """
 
 from __future__ import annotations
@@ -15,43 +14,51 @@ from collections.abc import Sequence
 
 _PROGRAM = "from nacre.memory.embedders.e5_model import answer_on_pipe; answer_on_pipe()"
 _MOST_CHARS = 2_000
-"""Far more than the model reads, and less than what every system's pipe takes without anybody reading."""
+"""More than the model reads, and less than a pipe holds without a reader on any system."""
 
 _without_question: list[subprocess.Popen[bytes]] = []
 
 
 def begin_model() -> None:
-    """Begins to load the model before it is known what will be asked: the next `QuestionAhead` takes it.
+    """Starts to load the model before the question is known, for the next `QuestionAhead`.
 
-    When none comes, the process ends by itself with this one.
+    Without one, the process ends with this one.
     """
     if not is_loaded_here() and (process := _started(_PROGRAM)) is not None:
         _without_question.append(process)
 
 
 def is_loaded_here() -> bool:
-    """Whether this process has the libraries of the model already, as a program that embeds notes has."""
+    """Whether this process has loaded the model's libraries, as a program that embeds notes does."""
     return "onnxruntime" in sys.modules
 
 
 class QuestionAhead:
-    """Begins to embed `question` at once. `program` is the Python code that the process runs, unless one was
-    begun before: it reads a text and writes a vector.
+    """Starts to embed `question` at once, in the process of `begin_model` if there is one.
+
+    Otherwise `program` is the Python code of the process: it reads a text and writes a vector.
     """
 
     def __init__(self, question: str, *, program: str = _PROGRAM) -> None:
         self._question = _plain(question)
         self._process = _without_question.pop() if _without_question else _started(program)
-        if self._process is not None:
-            _ask(self._process, self._question)
+        if self._process is not None and (pipe := self._process.stdin) is not None:
+            with contextlib.suppress(OSError), pipe:  # if the process has ended, it has no answer
+                pipe.write(self._question.encode("utf-8", "replace"))
 
     def vector(self, text: str) -> Sequence[float]:
-        """Waits for the vector of `text`; nothing when another question was announced, when the process
-        failed, or was asked before.
-        """
+        """Waits for the vector of `text`; empty for another question, after a failure, or the second time."""
         if self._process is None or _plain(text) != self._question:
             return ()
-        return _answer(self._process)
+        from nacre.memory.embedders.e5_model import DIMENSIONS  # while the process works
+
+        assert self._process.stdout is not None
+        if self._process.stdout.closed:
+            return ()
+        with self._process.stdout as pipe:
+            written = pipe.read()
+        numbers = struct.Struct(f"<{DIMENSIONS}f")
+        return () if self._process.wait() or len(written) != numbers.size else numbers.unpack(written)
 
     def end(self) -> None:
         if self._process is not None:
@@ -60,8 +67,8 @@ class QuestionAhead:
 
 
 def _started(program: str) -> subprocess.Popen[bytes] | None:
-    """The process; nothing when the system has none to give."""
-    # With -c alone, a numpy.py in the folder that somebody searches from would be run.
+    """The process; `None` if the system cannot start one."""
+    # With -c alone, Python would run a numpy.py in the current folder.
     safely = "-I" if sys.flags.isolated else "-P"
     try:
         return subprocess.Popen(
@@ -74,26 +81,6 @@ def _started(program: str) -> subprocess.Popen[bytes] | None:
         return None
 
 
-def _ask(process: subprocess.Popen[bytes], question: str) -> None:
-    assert process.stdin is not None
-    with contextlib.suppress(OSError), process.stdin as pipe:  # it may be over already; then it has no answer
-        pipe.write(question.encode("utf-8", "replace"))
-
-
-def _answer(process: subprocess.Popen[bytes]) -> Sequence[float]:
-    """What the process wrote; nothing when it failed or was asked before."""
-    # not before the process works
-    from nacre.memory.embedders.e5_model import DIMENSIONS
-
-    assert process.stdout is not None
-    if process.stdout.closed:
-        return ()
-    with process.stdout as pipe:
-        written = pipe.read()
-    numbers = struct.Struct(f"<{DIMENSIONS}f")
-    return () if process.wait() or len(written) != numbers.size else numbers.unpack(written)
-
-
 def _plain(text: str) -> str:
-    """A question without what makes no difference to the model, short enough for a pipe to hold it."""
+    """A question with single blanks, short enough for a pipe."""
     return " ".join(text.split())[:_MOST_CHARS]

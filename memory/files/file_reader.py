@@ -55,7 +55,8 @@ def read_batch(
         if isinstance(found, FileNotFoundError):
             continue
         if not isinstance(found, NoteBytes):
-            problems.append((name, _sentence(name, found)))
+            reason = (isinstance(found, OSError) and found.strerror) or str(found)
+            problems.append((name, f"{name} could not be read: {reason}."))
             continue
         state = FileState(
             source="memory",
@@ -73,11 +74,6 @@ def read_batch(
     return ReadBatch(changed=tuple(changed), same=tuple(same), problems=tuple(problems))
 
 
-def _sentence(path: str, error: ReadFailed) -> str:
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return f"{path} could not be read: {reason}."
-
-
 def without_template(path: str, lines: Sequence[str]) -> Sequence[str]:
     """The lines of a workspace file with an empty line in place of each line of its template.
 
@@ -87,22 +83,22 @@ def without_template(path: str, lines: Sequence[str]) -> Sequence[str]:
     template = _template_lines(path)
     if not template:
         return lines
-    told = [line if HEADING.match(line) or line.strip() not in template else "" for line in lines]
+    kept = [line if HEADING.match(line) or line.strip() not in template else "" for line in lines]
     below: list[tuple[int, bool]] = []  # for each heading below: its level, and whether it has text
     has_words = False
-    for at in range(len(told) - 1, -1, -1):
-        heading = HEADING.match(told[at])
+    for at in range(len(kept) - 1, -1, -1):
+        heading = HEADING.match(kept[at])
         if heading is None:
-            has_words = has_words or bool(told[at].strip())
+            has_words = has_words or bool(kept[at].strip())
             continue
         level = len(heading[1])
         while below and below[-1][0] > level:
             has_words = below.pop()[1] or has_words
-        if told[at].strip() in template and (level == 1 or not has_words):
-            told[at] = ""
+        if kept[at].strip() in template and (level == 1 or not has_words):
+            kept[at] = ""
         below.append((level, has_words))
         has_words = False
-    return told
+    return kept
 
 
 @cache

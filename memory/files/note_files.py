@@ -47,11 +47,6 @@ class NoteFiles:
         self._always = tuple(always)
         self.extra_paths = tuple(extra_paths)
 
-    @property
-    def place(self) -> str:
-        """The place of the workspace, for the owner."""
-        return self.workspace.place
-
     async def listing(self) -> NoteListing:
         """Every note that exists now, in a fixed order. Raises nothing."""
         extra = await self._extra()
@@ -85,7 +80,10 @@ class NoteFiles:
         name = extra.name_of(text)
         is_inside = any(asked.covers(name) for asked in (*self._always, *extra.inside))
         if not is_markdown(name) or not (is_inside or extra.outside.has(name)):
-            raise _refusal(text)
+            raise ReadRefused(
+                f"path required: {text!r} is not a memory file. Allowed are MEMORY.md, Markdown files in "
+                "memory/ and chats/, and the configured extra paths."
+            )
         try:
             if not is_inside:
                 extra.outside.refuse_links(name)
@@ -129,13 +127,6 @@ def _each_once(notes: Sequence[FoundNote]) -> tuple[FoundNote, ...]:
         marks = note.marks
         found.setdefault((marks.device, marks.inode) if marks.inode else note.name, note)
     return tuple(found.values())
-
-
-def _refusal(text: str) -> ReadRefused:
-    return ReadRefused(
-        f"path required: {text!r} is not a memory file. Allowed are MEMORY.md, Markdown files in memory/ "
-        "and chats/, and the configured extra paths."
-    )
 
 
 MAX_EXCERPT_CHARS = 12_000

@@ -19,7 +19,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import overload
 
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES, encoding_of_note, is_markdown, text_of_note
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspace
@@ -280,7 +280,8 @@ class ReviewQueue:
 
     async def propose(self, write: ProposedWrite) -> str:
         """Stores a write that waits for the owner; see `Reviewing.propose`."""
-        proposal = _proposal_of(write)
+        named = json.dumps([write.path, write.text, write.before, write.is_append, write.heading])
+        proposal = Proposal(id=hashlib.sha256(named.encode()).hexdigest()[:ID_CHARS], write=write)
         if _digests(proposal) <= await asyncio.to_thread(self._rejected):
             return ""
         data = _to_bytes(proposal)
@@ -390,11 +391,6 @@ class ReviewQueue:
         return tuple(found for path in paths if (found := _read(path)) is not None)
 
 
-def _proposal_of(write: ProposedWrite) -> Proposal:
-    named = json.dumps([write.path, write.text, write.before, write.is_append, write.heading])
-    return Proposal(id=hashlib.sha256(named.encode()).hexdigest()[:ID_CHARS], write=write)
-
-
 def _digests(proposal: Proposal) -> frozenset[str]:
     """The keys of the lines that a proposal adds, whichever note they go to; its id if it adds none."""
     keys = frozenset(key for line in added_lines(proposal.write) if (key := line_key(line)))
@@ -445,11 +441,7 @@ def _from_bytes(data: bytes) -> Proposal | None:
     )
     if not is_whole or not isinstance(raw.get("source"), Mapping):
         return None
-    return Proposal(id=raw["id"], write=_write(raw))
-
-
-def _write(raw: Mapping[str, Any]) -> ProposedWrite:
-    return ProposedWrite(
+    write = ProposedWrite(
         path=raw["path"],
         text=raw.get("text"),
         before=raw.get("before"),
@@ -459,3 +451,4 @@ def _write(raw: Mapping[str, Any]) -> ProposedWrite:
         below=raw["below"],
         source=source_from_json(raw["source"]),
     )
+    return Proposal(id=raw["id"], write=write)

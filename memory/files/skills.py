@@ -30,7 +30,7 @@ class Skills:
     def __init__(self, workspace: Workspace, trusted: Mapping[str, Workspace] | None = None) -> None:
         self._trusted = dict(trusted or {})
         folders = [(workspace, SKILLS_FOLDER, SKILLS_FOLDER)]
-        folders += [(folder, ".", told) for told, folder in self._trusted.items()]
+        folders += [(folder, ".", shown) for shown, folder in self._trusted.items()]
         self._folders = [_SkillFolder(*each) for each in folders]
 
     async def found(self) -> FoundSkills:
@@ -47,9 +47,9 @@ class Skills:
             PathOutsideRoot: a link leads out of the folder.
             OSError: the file cannot be read.
         """
-        for told, folder in self._trusted.items():
-            inside = path.removeprefix(f"{told}/").split("/")
-            if not path.startswith(f"{told}/") or {"", ".", ".."} & {*inside} or len(inside) < 2:
+        for shown, folder in self._trusted.items():
+            inside = path.removeprefix(f"{shown}/").split("/")
+            if not path.startswith(f"{shown}/") or {"", ".", ".."} & {*inside} or len(inside) < 2:
                 continue
             of_skill = f"{inside[0]}/{SKILL_FILE}"
             if (await folder.fingerprints((of_skill,)))[of_skill] is not None:
@@ -60,13 +60,13 @@ class Skills:
 class _SkillFolder:
     """A folder with skills, whose files are read again when their fingerprints change.
 
-    `inside` is its name in the workspace, `told` the path shown for it.
+    `inside` is its name in the workspace, `shown` the path shown for it.
     """
 
-    def __init__(self, workspace: Workspace, inside: str, told: str) -> None:
+    def __init__(self, workspace: Workspace, inside: str, shown: str) -> None:
         self._workspace = workspace
         self._inside = inside
-        self._told = told
+        self._shown = shown
         self._seen: dict[str, Fingerprint | None] = {}
         self._read: dict[str, Skill | str] = {}
 
@@ -80,7 +80,7 @@ class _SkillFolder:
         except FileNotFoundError:
             return FoundSkills()
         except (OSError, PathOutsideRoot) as error:
-            return FoundSkills(problems=(f"The folder {self._told}/ cannot be read: {error}",))
+            return FoundSkills(problems=(f"The folder {self._shown}/ cannot be read: {error}",))
         # A link does not count as a folder; its target is only read inside of the workspace.
         names = [entry.name for entry in entries if entry.is_folder or "." not in entry.name]
         problems = [f"There are more than {MOST_SKILLS} skills."] if len(names) > MOST_SKILLS else []
@@ -94,7 +94,7 @@ class _SkillFolder:
         return FoundSkills(skills=tuple(skills), problems=tuple(problems))
 
     def _path(self, path: str) -> str:
-        return self._told + path.removeprefix(self._inside)
+        return self._shown + path.removeprefix(self._inside)
 
     async def _look(self, paths: Sequence[str]) -> None:
         seen = dict(await self._workspace.fingerprints(paths)) if paths else {}
@@ -103,14 +103,13 @@ class _SkillFolder:
         read = await self._workspace.read_many(changed, max_bytes=MOST_HEAD_BYTES) if changed else {}
         for path, found in read.items():
             if isinstance(found, NotADirectoryError):
-                kept[path] = "It is no folder."
+                kept[path] = "It is not a folder."
                 continue
             if isinstance(found, Exception):
                 kept[path] = _unreadable(found)
                 continue
             try:
-                text = found.text
-                kept[path] = parsed_skill(text, folder=path.split("/")[-2], path=self._path(path))
+                kept[path] = parsed_skill(found.text, folder=path.split("/")[-2], path=self._path(path))
             except SkillBroken as broken:
                 kept[path] = str(broken)
         self._seen, self._read = seen, {path: kept[path] for path in paths}

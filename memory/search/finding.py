@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -185,7 +186,7 @@ def _degraded(
     if dimensions != len(vector):
         return (
             f"Only words were searched, because the embedder's vectors have {len(vector)} numbers and those "
-            f"of the index {dimensions}: its model is not the same any more."
+            f"of the index {dimensions}: its model has changed."
         )
     return ""
 
@@ -270,11 +271,10 @@ def _with_evidence(
     # Where an assistant speaks, one of the best texts by words shows it; to look into all of them takes long.
     if not any(may_name_an_assistant(texts[at]) for at in islice(found.words, MAY_ANSWER)):
         return found
-    return replace(found, answers=lines_of_assistants(texts, lambda: _paths(snapshot, ids)))
-
-
-def _paths(snapshot: Snapshot, ids: Sequence[int]) -> Mapping[int, str]:
-    return {at: place.path for at, place in snapshot.places(ids).items()}
+    answers = lines_of_assistants(
+        texts, lambda: {at: place.path for at, place in snapshot.places(ids).items()}
+    )
+    return replace(found, answers=answers)
 
 
 def _names(chunk: Chunk) -> str:
@@ -338,13 +338,7 @@ def with_unknown_words(query: MatchQuery, is_known: Callable[[Atom], bool]) -> M
 
     `is_known` says whether any chunk has an atom. Only the first terms of a long question are examined.
     """
-    found: dict[str, bool] = {}
-
-    def stands(word: str) -> bool:
-        if word not in found:
-            found[word] = is_known(Atom(normalise(word), "text"))
-        return found[word]
-
+    stands = cache(lambda word: is_known(Atom(normalise(word), "text")))
     terms: list[str] = []
     atoms: list[Atom] = []
     for at, term in enumerate(query.terms):
@@ -364,10 +358,6 @@ def with_unknown_words(query: MatchQuery, is_known: Callable[[Atom], bool]) -> M
     )
 
 
-def _is_word(term: str) -> bool:
-    return len(term) >= _LEAST_WORD_LETTERS and term.isalnum() and not term.isdigit() and not _has_run(term)
-
-
 def _may_begin(term: str) -> bool:
     least = _LEAST_WORD_LETTERS if term.isascii() else _LEAST_LETTERS_OF_OTHERS
     return len(term) >= least and term.isalpha() and not _has_run(term)
@@ -381,7 +371,8 @@ def _other(term: str, stands: Callable[[str], bool]) -> tuple[str, ...]:
     if is_emoji(term):
         shown = tuple(word for word in emoji_words(term) if stands(word))
         return (term, *shown) if shown else ()
-    if not _is_word(term) or stands(term):
+    is_word = len(term) >= _LEAST_WORD_LETTERS and term.isalnum() and not (term.isdigit() or _has_run(term))
+    if not is_word or stands(term):
         return ()
     spelled = next(filter(stands, (*spelled_out(term), *without_spelling(term))), "")
     return (spelled,) if spelled else segments(term, stands)
@@ -399,13 +390,7 @@ def segments(word: str, is_known: Callable[[str], bool]) -> tuple[str, ...]:
     """
     if not 2 * _LEAST_SEGMENT_LETTERS <= len(word) <= _MOST_LETTERS:
         return ()
-    known: dict[str, bool] = {}
-
-    def stands(part: str) -> bool:
-        if part not in known:
-            known[part] = is_known(part)
-        return known[part]
-
+    stands = cache(is_known)
     for count in range(2, _MOST_SEGMENTS + 1):
         if found := _cut(word, count, stands):
             return found

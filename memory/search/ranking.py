@@ -35,7 +35,7 @@ from nacre.memory.search.scoring import (
 from nacre.record import Record
 
 if TYPE_CHECKING:
-    from nacre.memory.contracts.settings import HybridSettings, TemporalDecaySettings
+    from nacre.memory.contracts.settings import HybridSettings
 
 _DATED = re.compile(r"(?:^|/)memory/(?:.*\D)??(\d{4})-(\d{2})-(\d{2})(?!\d)[^/]*\.md$")
 _EVERGREEN = re.compile(r"(?:MEMORY|memory)\.md$|memory/")
@@ -65,12 +65,17 @@ def rank(
     """The best `count` chunks that are good enough, those that tie with the last one, and the nearest.
 
     They are in order, the best first. What is near by vector may correct a better one.
-
     Each final score must reach `min_score`. Without one, only the best must reach `USUAL_MIN_SCORE`, before
     decay; with the original formula, each must.
     """
     fused = seed_scores(found, facts) if settings.fusion == "seed" else fuse(found, facts)
-    decays = _decays(found, settings.temporal_decay, now)
+    decays: dict[int, float] = {}
+    if settings.temporal_decay.enabled:
+        half_life_days = settings.temporal_decay.half_life_days
+        decays = {
+            chunk_id: chunk_decay(place, now=now, half_life_days=half_life_days)
+            for chunk_id, place in found.places.items()
+        }
     if min_score is None:
         best = max(fused.values(), default=0.0)
         literal = settings.fusion == "seed" or best < USUAL_MIN_SCORE
@@ -128,15 +133,6 @@ def placed(ranked: Sequence[Ranked], chunks: Mapping[int, Chunk]) -> list[Ranked
         return (-item.explanation.final, chunk.path, chunk.ordinal)
 
     return sorted(ranked, key=best_first)
-
-
-def _decays(found: Candidates, settings: TemporalDecaySettings, now: datetime) -> dict[int, float]:
-    if not settings.enabled:
-        return {}
-    return {
-        chunk_id: chunk_decay(place, now=now, half_life_days=settings.half_life_days)
-        for chunk_id, place in found.places.items()
-    }
 
 
 def _is_near(vector_rank: int | None) -> bool:

@@ -130,15 +130,13 @@ def reordered(ranked: Sequence[Ranked], relevance: Mapping[int, float]) -> list[
     asked = [item for item in ranked if item.chunk_id in relevance]
     worths = sorted((item.explanation.fused for item in asked), reverse=True)
     order = sorted(asked, key=lambda item: relevance[item.chunk_id], reverse=True)
-    moved = [_at_place(item, fused, relevance) for item, fused in zip(order, worths, strict=True)]
+    moved: list[Ranked] = []
+    for item, fused in zip(order, worths, strict=True):
+        why, final = item.explanation, fused * item.explanation.decay_factor
+        why = replace(why, fused=fused, final=final, relevance=relevance[item.chunk_id])
+        moved.append(replace(item, explanation=why))
     others = [item for item in ranked if item.chunk_id not in relevance]
     return sorted((*moved, *others), key=lambda item: item.explanation.final, reverse=True)
-
-
-def _at_place(item: Ranked, fused: float, relevance: Mapping[int, float]) -> Ranked:
-    final = fused * item.explanation.decay_factor
-    explanation = replace(item.explanation, fused=fused, final=final, relevance=relevance[item.chunk_id])
-    return replace(item, explanation=explanation)
 
 
 def _report(context: SearchContext, pool: _Pool) -> SearchReport:

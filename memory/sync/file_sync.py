@@ -69,8 +69,8 @@ async def sync_files(
     outcome.failed.extend(changes.waiting)
     if "" in found.unreadable and stored:
         outcome.problem = (
-            f"The workspace {corpus.notes.place} is empty or cannot be read; what was indexed is kept. "
-            "Check that the folder or drive is there."
+            f"The workspace {corpus.notes.workspace.place} is empty or cannot be read; what was indexed is "
+            "kept. Check that the folder or drive is there."
         )
     if changes.to_remove:
         await store.write(lambda index: index.remove_files("memory", changes.to_remove))

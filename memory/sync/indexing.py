@@ -68,7 +68,13 @@ async def index_files(
     """
     meta = await store.read(lambda index: index.meta())
     follow_index(plan.embedder, meta)
-    marks = _marks(plan, meta, now_seconds)
+    embedder = plan.embedder
+    marks = _Marks(
+        identity=plan.identity,
+        rows=news_row(embedder, meta, now_seconds),
+        embedder=embedder,
+        news=embedder.news if isinstance(embedder, WithFallback) else None,
+    )
     stored = stored_identity(meta)
     reason = "it was asked for" if force else text_change(stored, marks.identity)
     if not reason and await store.has_unfinished_rebuild(marks.identity):
@@ -100,16 +106,6 @@ class _Marks(Record):
     def settle(self) -> None:
         if isinstance(self.embedder, WithFallback) and self.news is not None:
             self.embedder.noted(self.news)
-
-
-def _marks(plan: IndexPlan, meta: Mapping[str, str], now_seconds: float) -> _Marks:
-    embedder = plan.embedder
-    return _Marks(
-        identity=plan.identity,
-        rows=news_row(embedder, meta, now_seconds),
-        embedder=embedder,
-        news=embedder.news if isinstance(embedder, WithFallback) else None,
-    )
 
 
 def _mark(index: Writer, marks: _Marks, *, detach: bool) -> None:

@@ -72,7 +72,7 @@ async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatu
     problem = identity_problem(identity, plan.identity)
     return MemoryStatus(
         index_path=moment.place.name,
-        workspace=corpus.notes.place,
+        workspace=corpus.notes.workspace.place,
         files=sum(item.files for item in source_counts),
         chunks=sum(item.chunks for item in source_counts),
         source_counts=source_counts,

@@ -266,7 +266,6 @@ class SyncedIndex:
         files = await self._files.run(reason, force=force, listener=progress)
         vectors = VectorOutcome()
         if self._plan.embedder is not None:
-            # a sync that the owner starts also asks an embedder that was replaced
             vectors = await self._vectors.run(reason, force=force or reason == "cli", listener=progress)
             # an embedder that fails again at once is replaced by a further hand-over
             while (hand_over := self._hand_over) is not None and not hand_over.done():
@@ -368,10 +367,10 @@ class SyncedIndex:
     async def _store_outcome(self, run: SyncRun, outcome: FileOutcome, now_seconds: float) -> None:
         meta = await read_meta(self._store)
         is_known = "last_sync_at_seconds" in meta and meta.get("last_sync_problem") == outcome.problem
-        if run.reason == "search" and is_known and not (outcome.indexed_files or outcome.removed_files):
+        has_changed = bool(outcome.indexed_files or outcome.removed_files)
+        if run.reason == "search" and is_known and not has_changed:
             return
         rows = {"last_sync_at_seconds": str(now_seconds), "last_sync_problem": outcome.problem}
-        has_changed = bool(outcome.indexed_files or outcome.removed_files)
         rows |= await language_rows(self._store, meta, has_changed=has_changed)
         await self._store.write(lambda index: index.set_meta(rows))
         self.languages = stored_languages({**meta, **rows})
@@ -394,11 +393,7 @@ class SyncedIndex:
         key = facts_key(embedder.facts)
         outcome = await self._with_store(
             lambda store: embed_pending(
-                store,
-                embedder,
-                key,
-                now_seconds=now_seconds,
-                advance=run.advance("embed"),
+                store, embedder, key, now_seconds=now_seconds, advance=run.advance("embed")
             )
         )
         jobs = jobs_of(embedder)
@@ -428,13 +423,12 @@ class SyncedIndex:
         if self._closed or not self._keeps_vectors or self._plan.embedder is None:
             return
         loop = asyncio.get_running_loop()
-        at = loop.time() + seconds
         if self._vector_timer is not None:
             if self._failures and self._vector_timer.when() > loop.time():
                 # A pause after a failure is not cut short by the next change of a file.
                 return
             self._vector_timer.cancel()
-        self._vector_timer = loop.call_at(at, self._vectors.start, "vectors")
+        self._vector_timer = loop.call_later(seconds, self._vectors.start, "vectors")
 
     async def _replace(self, broken: Store, error: MemoryIndexError) -> None:
         async with self._healing:

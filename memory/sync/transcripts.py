@@ -29,7 +29,8 @@ log = logging.getLogger(__name__)
 
 PREFIX = "sessions/"
 CHUNKS_AT_ONCE = 2_000
-"""A thread indexes so many, so that a program that ends does not wait for the rest of a long transcript."""
+"""The number of chunks that a thread indexes at once, so that a program that ends need not wait for the rest
+of a long transcript."""
 
 
 async def sync_transcripts(
@@ -58,7 +59,11 @@ async def sync_transcripts(
         state = stored.get(PREFIX + info.name)
         if not force and not is_due(info, state, settings):
             continue
-        text = await _text(source, info.name)
+        try:
+            text = await source.text(info.name)
+        except OSError as error:
+            log.warning("the transcript %s cannot be read and stays indexed as it was: %s", info.name, error)
+            text = None
         if text is None:
             outcome.unread_transcripts.add(PREFIX + info.name)
             continue
@@ -83,14 +88,6 @@ async def _touch(store: Store, state: FileState) -> None:
 
 async def _replace(store: Store, file: IndexedFile) -> None:
     await store.write(lambda index: index.replace_files([file]))
-
-
-async def _text(source: TranscriptSource, name: str) -> TranscriptText | None:
-    try:
-        return await source.text(name)
-    except OSError as error:
-        log.warning("the transcript %s cannot be read and stays indexed as it was: %s", name, error)
-        return None
 
 
 def deleted_transcripts(infos: Sequence[TranscriptInfo], stored: Iterable[str]) -> list[str]:

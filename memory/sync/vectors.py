@@ -100,17 +100,6 @@ class _Group:
     texts: Mapping[bytes, str]
 
 
-def _group(rows: Sequence[tuple[int, Chunk]], piece_tokens: int | None) -> _Group:
-    pieces: list[Piece] = []
-    texts: dict[bytes, str] = {}
-    for chunk_id, chunk in rows:
-        for number, text in enumerate(embedding_texts(chunk, piece_tokens)):
-            text_hash = hashlib.sha256(text.encode()).digest()[:HASH_BYTES]
-            pieces.append(Piece(chunk_id=chunk_id, piece=number, text_hash=text_hash))
-            texts[text_hash] = text
-    return _Group(len(rows), pieces, texts)
-
-
 @dataclass(frozen=True)
 class _Pass:
     store: Store
@@ -144,7 +133,14 @@ class _Pass:
     async def groups(self) -> AsyncIterator[_Group]:
         above_id = 0
         while rows := await self._rows(above_id):
-            yield _group(rows, self.embedder.facts.piece_tokens)
+            pieces: list[Piece] = []
+            texts: dict[bytes, str] = {}
+            for chunk_id, chunk in rows:
+                for number, text in enumerate(embedding_texts(chunk, self.embedder.facts.piece_tokens)):
+                    text_hash = hashlib.sha256(text.encode()).digest()[:HASH_BYTES]
+                    pieces.append(Piece(chunk_id=chunk_id, piece=number, text_hash=text_hash))
+                    texts[text_hash] = text
+            yield _Group(len(rows), pieces, texts)
             above_id = rows[-1][0]
 
     async def _rows(self, above_id: int) -> Sequence[tuple[int, Chunk]]:
@@ -235,12 +231,12 @@ class _Pass:
             self.outcome.refused += 1
         if len(vectors) != len(batch):
             raise EmbeddingFailed(
-                f"{self.embedder.facts.provider} gave {len(vectors)} vectors for {len(batch)} texts; "
+                f"{self.embedder.facts.provider} returned {len(vectors)} vectors for {len(batch)} texts; "
                 "none is used."
             )
         if any(vector is not None and len(vector) == 0 for vector in vectors):
             raise EmbeddingFailed(
-                f"{self.embedder.facts.provider} gave an empty vector; none of its answer is used."
+                f"{self.embedder.facts.provider} returned an empty vector; its answer is not used."
             )
         found = {text_hash: vector for (text_hash, _), vector in zip(batch, vectors, strict=True)}
         await self.store.write(lambda index: index.put_vectors(self.key, found, now_seconds=self.now_seconds))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from functools import cache
 from itertools import accumulate
@@ -35,15 +35,12 @@ _DAY = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
 
 
 class ChunkSizes(Record):
-    """The size of chunks in tokens, and how tokens are counted.
-
-    `count_tokens` is exact but slow. Without it, an ASCII letter counts a quarter, a Cyrillic letter a half,
-    and a dense character (CJK, Thai, emoji) one.
+    """The size of chunks in tokens: an ASCII letter counts a quarter, a Cyrillic letter a half, and a dense
+    character (CJK, Thai, emoji) one.
     """
 
     tokens: int = 400
     overlap_tokens: int = 80
-    count_tokens: Callable[[str], int] | None = None
 
     @property
     def limit(self) -> int:
@@ -57,16 +54,15 @@ class ChunkSizes(Record):
 
     def identity(self) -> str:
         """Identifies the sizes; equal ones give equal chunks."""
-        how = "counted" if self.count_tokens else "estimated"
-        return f"{CHUNKING_VERSION}:{self.tokens}:{self.overlap_tokens}:{how}"
+        return f"{CHUNKING_VERSION}:{self.tokens}:{self.overlap_tokens}:estimated"
 
-    def units(self, text: str) -> int:
-        if self.count_tokens is not None:
-            return self.count_tokens(text) * UNITS_PER_TOKEN
-        if text.isascii():
-            return len(text)
-        # Dense characters have three bytes; those above them, emoji among them, have four.
-        return len(text.encode("utf-8", "surrogatepass")) + len(_dense().findall(text))
+
+def units(text: str) -> int:
+    """The size of a text in units."""
+    if text.isascii():
+        return len(text)
+    # Dense characters have three bytes; those above them, emoji among them, have four.
+    return len(text.encode("utf-8", "surrogatepass")) + len(_dense().findall(text))
 
 
 @cache  # searches do not need it
@@ -139,12 +135,12 @@ def _spans(
     lines: Sequence[str], plan: Outline, sizes: ChunkSizes, day_starts: Sequence[int]
 ) -> Iterator[tuple[int, int, str]]:
     limit = sizes.limit
-    ends = list(accumulate((sizes.units(line) + 1 for line in lines), initial=0))
+    ends = list(accumulate((units(line) + 1 for line in lines), initial=0))
     start, covered, count = 0, 0, len(lines)
     starts = (*day_starts, count)
     while covered < count:
         if ends[covered + 1] - ends[covered] > limit + 1:
-            yield from ((covered, covered, piece) for piece in cut_long_line(lines[covered], sizes))
+            yield from ((covered, covered, piece) for piece in cut_long_line(lines[covered], limit))
             start = covered = covered + 1
             continue
         # Plus one, because the last line of a chunk has no line end.
@@ -199,51 +195,22 @@ def _overlap_start(
     return begin
 
 
-def cut_long_line(line: str, sizes: ChunkSizes) -> list[str]:
-    """Splits a line into pieces of about equal size within the limit, after sentences or words.
+def cut_long_line(line: str, limit: int) -> Iterator[str]:
+    """Splits a line into pieces of about equal size, up to `limit` units, after sentences or words.
 
     Takes linear time, because a page without line ends may have megabytes.
     """
     text = line.strip()
-    if sizes.count_tokens is not None:
-        return list(_counted_pieces(text, sizes))
-    return list(_estimated_pieces(text, sizes.limit))
-
-
-def _estimated_pieces(text: str, limit: int) -> Iterator[str]:
-    sums = range(len(text) + 1) if text.isascii() else list(accumulate(map(_char_units, text), initial=0))
+    sums = range(len(text) + 1) if text.isascii() else list(accumulate(map(units, text), initial=0))
     start, end = 0, len(text)
-    while (units := sums[end] - sums[start]) > limit:
-        wanted = min(limit, _equal_share(units, limit))
-        longest = bisect_right(sums, sums[start] + wanted) - 1
-        cut = _best_break(text, start, longest)
+    while (left := sums[end] - sums[start]) > limit:
+        wanted = min(limit, int(left / -(-left // limit)) + 1)
+        cut = _best_break(text, start, bisect_right(sums, sums[start] + wanted) - 1)
         yield text[start:cut].rstrip()
-        start = _after_blanks(text, cut)
+        blanks = _BLANKS.match(text, cut)
+        start = blanks.end() if blanks else cut
     if start < end:
         yield text[start:]
-
-
-def _counted_pieces(text: str, sizes: ChunkSizes) -> Iterator[str]:
-    # An exact counter has no partial sums, so the rest is estimated and counted again at the end.
-    start, left = 0, sizes.units(text)
-    while start < len(text):
-        if left <= sizes.limit and (left := sizes.units(text[start:])) <= sizes.limit:
-            yield text[start:]
-            return
-        longest = start + _chars_within(text, start, sizes, min(sizes.limit, _equal_share(left, sizes.limit)))
-        cut = _best_break(text, start, longest)
-        piece = text[start:cut].rstrip()
-        yield piece
-        left -= sizes.units(piece)
-        start = _after_blanks(text, cut)
-
-
-def _equal_share(units: int, limit: int) -> int:
-    return int(units / -(-units // limit)) + 1
-
-
-def _char_units(char: str) -> int:
-    return len(char.encode("utf-8", "surrogatepass")) + bool(_dense().match(char))
 
 
 @cache
@@ -257,22 +224,6 @@ def _best_break(text: str, start: int, longest: int) -> int:
         if cuts:
             return cuts[-1]
     return max(start + 1, longest)
-
-
-def _after_blanks(text: str, start: int) -> int:
-    found = _BLANKS.match(text, start)
-    return found.end() if found else start
-
-
-def _chars_within(text: str, start: int, sizes: ChunkSizes, limit: int) -> int:
-    low, high = 0, min(len(text) - start, limit * UNITS_PER_TOKEN)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if sizes.units(text[start : start + middle]) <= limit:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _day_of(headings: Sequence[str]) -> date | None:

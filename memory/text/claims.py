@@ -475,7 +475,8 @@ def _values(bare: str) -> Iterator[tuple[Thing, frozenset[str]]]:
         first = _SEVERAL.split(labelled[2], 1)[0].strip()
         if is_not(fold(first)):  # "boat: none; the Petrel was a mistake"
             yield _thing(labelled[1]), _value(first)
-        elif _is_one(labelled[2]):
+        # A text with commas but without a number is a list of events.
+        elif not _SEVERAL.search(labelled[2]) or any(map(str.isdigit, labelled[2])):
             yield _thing(labelled[1]), _value(labelled[2])
     start = 0
     for end in (*(mark.start() for mark in _CLAUSE.finditer(bare)), len(bare)):
@@ -530,11 +531,6 @@ def _said_to_be(
             if not stop_words_for(thing).issuperset(thing):  # "it" is another thing in each line
                 yield (*by, *thing), _value(bare[word.end() : until])
             return
-
-
-def _is_one(value: str) -> bool:
-    # A text with commas but without a number is a list of events.
-    return not _SEVERAL.search(value) or any(map(str.isdigit, value))
 
 
 def _thing(text: str) -> Thing:

@@ -77,7 +77,8 @@ class Finder:
         if found is None:
             folded = text.lower() if text.isascii() else _searchable(text)
             if self._has_numbers or emoji_in(text):
-                folded = _with_other_forms(folded)
+                # Numbers in groups and names of emoji are indexed too.
+                folded = "\n".join(" ".join((line, *_other_forms(line))) for line in folded.split("\n"))
             found = self._known[text] = self._look(folded)
         return found
 
@@ -176,11 +177,6 @@ def _letter_at(text: str, at: int) -> bool:
 @lru_cache(maxsize=2048)  # the same notes are candidates of many questions
 def _searchable(text: str) -> str:
     return seamed(fold(text))
-
-
-def _with_other_forms(text: str) -> str:
-    # Numbers in groups and names of emoji are indexed too.
-    return "\n".join(" ".join((line, *_other_forms(line))) for line in text.split("\n"))
 
 
 def _other_forms(line: str) -> Iterator[str]:

@@ -86,17 +86,12 @@ _MONTHS = tuple(
 
 
 def lexical_fields(chunk: Chunk) -> WordFields:
-    text = seamed(normalise(chunk.text))
-    title = seamed(normalise(" ".join(_title_pieces(chunk))))
-    return WordFields(text, title, " ".join(_index_parts(f"{title}\n{text}")))
-
-
-def _title_pieces(chunk: Chunk) -> Iterator[str]:
-    stem = chunk.path.rsplit("/", 1)[-1].rsplit(".", 1)[0]
-    yield stem
-    yield from chunk.heading_path
+    title_pieces = [chunk.path.rsplit("/", 1)[-1].rsplit(".", 1)[0], *chunk.heading_path]
     if (day := chunk.date) is not None:
-        yield f"{day.isoformat()} {_WEEKDAYS[day.weekday()]} {_MONTHS[day.month - 1]}"
+        title_pieces.append(f"{day.isoformat()} {_WEEKDAYS[day.weekday()]} {_MONTHS[day.month - 1]}")
+    text = seamed(normalise(chunk.text))
+    title = seamed(normalise(" ".join(title_pieces)))
+    return WordFields(text, title, " ".join(_index_parts(f"{title}\n{text}")))
 
 
 def _index_parts(text: str) -> Iterator[str]:

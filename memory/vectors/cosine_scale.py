@@ -37,8 +37,12 @@ class CosineScale(Record):
         return (cosine - self.unrelated) / max(self.related - self.unrelated, 0.05)
 
     def centered(self, question: Sequence[float]) -> Sequence[float]:
-        """The vector of a question without what all questions about these notes share."""
-        return centered(question, self.usual_question)
+        """The question minus `CENTERING` times the usual one; unchanged if their lengths differ."""
+        if len(self.usual_question) != len(question):
+            return question
+        return [
+            number - CENTERING * other for number, other in zip(question, self.usual_question, strict=True)
+        ]
 
 
 class Subject(Record):
@@ -113,15 +117,9 @@ async def measured_scale(embedder: Embedder, notes: Sequence[str] = ()) -> Cosin
         return None
     questions, others = vectors[: len(SCALE_SENTENCES)], vectors[len(SCALE_SENTENCES) :]
     usual = tuple(sum(numbers) / len(others) for numbers in zip(*others, strict=True))
-    scale = scale_of([centered(question, usual) for question in questions], passages)
+    centered = replace(DEFAULT_SCALE, usual_question=usual).centered
+    scale = scale_of([*map(centered, questions)], passages)
     return replace(scale, usual_question=usual) if math.isfinite(scale.unrelated + scale.related) else None
-
-
-def centered(question: Sequence[float], usual: Sequence[float]) -> Sequence[float]:
-    """`question` minus `CENTERING` times `usual`; unchanged if the lengths differ."""
-    if len(usual) != len(question):
-        return question
-    return [number - CENTERING * other for number, other in zip(question, usual, strict=True)]
 
 
 def scale_of(questions: Sequence[Sequence[float]], passages: Sequence[Sequence[float]]) -> CosineScale:

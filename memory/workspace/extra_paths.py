@@ -134,7 +134,14 @@ class ExtraNotes:
 
     async def list_notes(self) -> NoteListing:
         """Like `Workspace.list_notes`, for all places."""
-        return await asyncio.to_thread(self._listed)
+
+        def listed() -> NoteListing:
+            walk = Walk(self._name_of)
+            for place in self._places:
+                walk.visit(place.folder, place.pattern, is_required=True)
+            return walk.listing()
+
+        return await asyncio.to_thread(listed)
 
     async def read_notes(self, names: Sequence[str]) -> Mapping[str, NoteBytes | ReadFailed]:
         """Like `Workspace.read_notes`; a name outside of all places gives `PathOutsideRoot`."""
@@ -164,12 +171,6 @@ class ExtraNotes:
 
         folders = [place.folder for place in self._places]
         return FolderWatch(lambda: watch_plan(None, folders), lambda at: concerns_notes(at, folders), changed)
-
-    def _listed(self) -> NoteListing:
-        walk = Walk(self._name_of)
-        for place in self._places:
-            walk.visit(place.folder, place.pattern, is_required=True)
-        return walk.listing()
 
     def _read(self, name: str) -> NoteBytes | ReadFailed:
         try:

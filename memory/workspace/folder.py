@@ -78,7 +78,9 @@ class FolderWorkspace:
         return {name: fingerprint(f"{self.place}/{name}") for name in names}
 
     async def read(self, name: str, *, max_bytes: int = MAX_READ_BYTES) -> FileBytes:
-        return await asyncio.to_thread(self._read, name, max_bytes, self._kept)
+        return await asyncio.to_thread(
+            lambda: self._read(name, max_bytes, kept_inside(self.folder, self._kept))
+        )
 
     async def read_many(
         self, names: Sequence[str], *, max_bytes: int = MAX_READ_BYTES
@@ -133,7 +135,7 @@ class FolderWorkspace:
         return path
 
     def _read(self, name: str, max_bytes: int, kept: Sequence[Path]) -> FileBytes:
-        if kept := kept_inside(self.folder, kept):
+        if kept:
             refuse_kept(self.folder, contained_path(self.folder, name), kept)
         return file_bytes(self.folder, name, max_bytes=max_bytes)
 
@@ -230,16 +232,12 @@ def make_files(root: Path, files: Mapping[str, bytes], folders: Sequence[str]) -
     """Creates missing root, folders and files; the names of the created files."""
     for folder in (root, *(contained_path(root, name) for name in folders)):
         folder.mkdir(parents=True, exist_ok=True)
-    return tuple(name for name, data in files.items() if _make(root / name, data))
-
-
-def _make(path: Path, data: bytes) -> bool:
-    try:
-        with path.open("xb") as file:
+    created: list[str] = []
+    for name, data in files.items():
+        with suppress(FileExistsError), (root / name).open("xb") as file:
             file.write(data)
-    except FileExistsError:
-        return False
-    return True
+            created.append(name)
+    return tuple(created)
 
 
 def whole_file(path: Path) -> bytes | None:

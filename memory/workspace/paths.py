@@ -37,12 +37,17 @@ def contained_path(root: Path, relative: str) -> Path:
             Windows device name, a name that is too long, or a link that leads out or in a circle.
     """
     real_root = Path(os.path.realpath(root))
-    parts = _parts(root, real_root, relative)
-    candidate = real_root.joinpath(*parts)
-    real = Path(os.path.realpath(candidate))
+    _refuse_unusable_text(relative)
+    posix = PurePosixPath(relative)
+    if Path(relative).is_absolute() or posix.is_absolute():
+        _refuse_upwards(posix, relative)
+        posix = _inside(root, real_root, relative)
+    _refuse_unusable_parts(posix, relative)
+    real = Path(os.path.realpath(real_root / posix))
     if not real.is_relative_to(real_root):
         raise PathOutsideRoot(f"The path {relative!r} leads out of its folder through a symbolic link.")
-    if _has_symlink(real_root, real):
+    inside = [real, *real.parents][: len(real.parts) - len(real_root.parts)]
+    if any(path.is_symlink() for path in inside):
         raise PathOutsideRoot(f"The path {relative!r} goes in a circle of symbolic links.")
     return real
 
@@ -131,16 +136,6 @@ def open_regular(path: Path, flags: int) -> int:
     return descriptor
 
 
-def _parts(root: Path, real_root: Path, relative: str) -> tuple[str, ...]:
-    _refuse_unusable_text(relative)
-    posix = PurePosixPath(relative)
-    if Path(relative).is_absolute() or posix.is_absolute():
-        _refuse_upwards(posix, relative)
-        posix = _inside(root, real_root, relative)
-    _refuse_unusable_parts(posix, relative)
-    return posix.parts
-
-
 def _refuse_upwards(posix: PurePosixPath, relative: str) -> None:
     if ".." in posix.parts:
         raise PathOutsideRoot(
@@ -155,7 +150,16 @@ def _refuse_unusable_parts(posix: PurePosixPath, relative: str) -> None:
             f"The path {relative!r} names a home folder. Name the file from the workspace downwards."
         )
     for part in posix.parts:
-        _refuse_unusable_name(part, relative)
+        if len(part.encode("utf-8")) > MAX_NAME_BYTES:
+            raise PathOutsideRoot(
+                f"A name in the path {relative[:80]!r}… is longer than {MAX_NAME_BYTES} bytes."
+            )
+        if DEVICE_NAME.fullmatch(part.rstrip(" .")):
+            raise PathOutsideRoot(
+                f"{part!r} in {relative!r} is a device name on some systems. Choose another name."
+            )
+        if os.name == "nt" and (":" in part or part != part.rstrip(" .")):
+            raise PathOutsideRoot(f"{part!r} in {relative!r} would name another file on this system.")
 
 
 def _inside(root: Path, real_root: Path, absolute: str) -> PurePosixPath:
@@ -184,17 +188,6 @@ def _refuse_unusable_text(relative: str) -> None:
         )
 
 
-def _refuse_unusable_name(part: str, relative: str) -> None:
-    if len(part.encode("utf-8")) > MAX_NAME_BYTES:
-        raise PathOutsideRoot(f"A name in the path {relative[:80]!r}… is longer than {MAX_NAME_BYTES} bytes.")
-    if DEVICE_NAME.fullmatch(part.rstrip(" .")):
-        raise PathOutsideRoot(
-            f"{part!r} in {relative!r} is a device name on some systems. Choose another name."
-        )
-    if os.name == "nt" and (":" in part or part != part.rstrip(" .")):
-        raise PathOutsideRoot(f"{part!r} in {relative!r} would name another file on this system.")
-
-
 def _folded(parts: Sequence[str]) -> list[str]:
     return [unicodedata.normalize("NFKC", part).casefold() for part in parts]
 
@@ -204,11 +197,6 @@ def _is_same(path: Path, other: Path) -> bool:
         return path.samefile(other)
     except OSError:
         return False
-
-
-def _has_symlink(real_root: Path, real: Path) -> bool:
-    inside = [real, *real.parents]
-    return any(path.is_symlink() for path in inside[: len(real.parts) - len(real_root.parts)])
 
 
 def _flag(name: str) -> int:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _GROUP_SECONDS = 0.2
-_LOOK_SECONDS = 2.0
+_POLL_SECONDS = 2.0
 _RESTART_SECONDS = 30.0
 MOUNTS_FILE = Path("/proc/self/mountinfo")
 """Linux's list of mounts. Other systems have none, and all folders count as local there."""
@@ -140,16 +140,16 @@ class FolderWatch:
             has_watched = True
             try:
                 if folders:
-                    looking = failed or await asyncio.to_thread(self._on_remote_drive, folders)
-                    await self._watch(folders, looking=looking)
+                    polls = failed or await asyncio.to_thread(self._on_remote_drive, folders)
+                    await self._watch(folders, polls=polls)
                 else:
-                    await asyncio.sleep(_LOOK_SECONDS)
+                    await asyncio.sleep(_POLL_SECONDS)
             except (OSError, RuntimeError) as error:
                 if failed:
                     await asyncio.sleep(_RESTART_SECONDS)
                 else:
                     failed = True
-                    self._looks_because(f"watching failed: {error}")
+                    self._poll_because(f"watching failed: {error}")
 
     def _folders(self) -> list[_Folder]:
         plan = self._plan()
@@ -158,15 +158,15 @@ class FolderWatch:
     def _on_remote_drive(self, folders: Sequence[_Folder]) -> bool:
         for folder, _ in folders:
             if kind := self._remote(folder):
-                self._looks_because(f"{folder} is not on a local drive ({kind})")
+                self._poll_because(f"{folder} is not on a local drive ({kind})")
                 return True
         return False
 
-    def _looks_because(self, reason: str) -> None:
-        self.problem = f"polling every {_LOOK_SECONDS:.0f} s, because {reason}"
+    def _poll_because(self, reason: str) -> None:
+        self.problem = f"polling every {_POLL_SECONDS:.0f} s, because {reason}"
         log.warning("Memory files are polled, not watched: %s", self.problem)
 
-    async def _watch(self, folders: Sequence[_Folder], *, looking: bool) -> None:
+    async def _watch(self, folders: Sequence[_Folder], *, polls: bool) -> None:
         """Watches until the plan changes, or a folder is replaced.
 
         Raises:
@@ -175,7 +175,7 @@ class FolderWatch:
         loop, happened = asyncio.get_running_loop(), asyncio.Event()
         changed_paths: deque[str] = deque()
 
-        def tell(event: FileSystemEvent) -> None:
+        def report(event: FileSystemEvent) -> None:
             # This runs on the observer's thread, so unwanted events cost the loop nothing.
             paths = [os.fsdecode(path) for path in (event.src_path, event.dest_path) if path]
             if wanted := [path for path in paths if path in own or self._is_wanted(path)]:
@@ -184,7 +184,7 @@ class FolderWatch:
                     loop.call_soon_threadsafe(happened.set)
 
         own = {os.fspath(folder) for folder, _ in folders}
-        beginning = asyncio.ensure_future(asyncio.to_thread(_begun, folders, tell, looking=looking))
+        beginning = asyncio.ensure_future(asyncio.to_thread(_begun, folders, report, polls=polls))
         try:
             await asyncio.shield(beginning)
             while True:
@@ -204,25 +204,34 @@ class FolderWatch:
 
 
 def _begun(
-    folders: Sequence[_Folder], tell: Callable[[FileSystemEvent], None], *, looking: bool
+    folders: Sequence[_Folder], report: Callable[[FileSystemEvent], None], *, polls: bool
 ) -> BaseObserver:
-    """An observer that calls `tell` on its own thread at each change in these folders.
+    """An observer that calls `report` on its own thread at each change in these folders.
 
     Raises:
         OSError: the system cannot watch this much.
     """
     from watchdog import events
 
-    class Told(events.FileSystemEventHandler):
+    class Handler(events.FileSystemEventHandler):
         def dispatch(self, event: FileSystemEvent) -> None:
-            tell(event)
+            report(event)
 
     # Without reading files, and without folders' times, which change with every file.
     kinds: list[type[FileSystemEvent]] = [
         *(events.FileCreatedEvent, events.FileModifiedEvent, events.FileDeletedEvent, events.FileMovedEvent),
         *(events.DirCreatedEvent, events.DirDeletedEvent, events.DirMovedEvent),
     ]
-    handler, observer = Told(), _observer(looking=looking)
+    observer: BaseObserver
+    if polls:
+        from watchdog.observers.polling import PollingObserver
+
+        observer = PollingObserver(timeout=_POLL_SECONDS)
+    else:
+        from watchdog.observers import Observer
+
+        observer = Observer()
+    handler = Handler()
     try:
         observer.start()
         for folder, is_deep in folders:
@@ -230,7 +239,7 @@ def _begun(
             observer.schedule(
                 handler, folder, recursive=is_deep, event_filter=kinds, follow_symlink=not is_deep
             )
-        if sys.platform == "linux" and not looking:
+        if sys.platform == "linux" and not polls:
             # watchdog silently skips sub-folders that cannot be watched. If one of them used up the system's
             # watches, none is left for another folder either, and that is reported.
             observer.unschedule(observer.schedule(handler, os.sep, event_filter=[]))
@@ -238,16 +247,6 @@ def _begun(
         _end(observer)
         raise
     return observer
-
-
-def _observer(*, looking: bool) -> BaseObserver:
-    if looking:
-        from watchdog.observers.polling import PollingObserver
-
-        return PollingObserver(timeout=_LOOK_SECONDS)
-    from watchdog.observers import Observer
-
-    return Observer()
 
 
 def _end(observer: BaseObserver) -> None:

@@ -81,11 +81,24 @@ class ContextFiles:
         for name in names:
             max_chars = min(per_file_chars, left_chars) if left_chars >= MIN_USEFUL_CHARS else 0
             found = present[name]
-            if found not in read and not self._is_known_at(name, max_chars):
+            if found not in read and self._known[name].max_chars != max_chars:
                 read = {**read, **await self._workspace.read_many((found,))}
             if found in read:
                 file = context_file(read[found], found, max_chars=max_chars)
-                self._remember(name, file, found, max_chars, seen.get(found), looked_at_ns)
+                known = self._known.get(name)
+                if known is not None and known.file == file:
+                    file = known.file
+                elif file.truncated:
+                    log.warning(
+                        "%s is %d characters long, %d enter the context", name, file.raw_chars, max_chars
+                    )
+                self._known[name] = _Known(
+                    file=file,
+                    name=found,
+                    max_chars=max_chars,
+                    fingerprint=seen.get(found),
+                    looked_at_ns=looked_at_ns,
+                )
             file = self._known[name].file
             left_chars -= file.injected_chars
             shown.append(file)
@@ -100,31 +113,6 @@ class ContextFiles:
             known is not None
             and (known.name, known.fingerprint) == (present, seen.get(present))
             and known.is_settled()
-        )
-
-    def _is_known_at(self, name: str, max_chars: int) -> bool:
-        return self._known[name].max_chars == max_chars
-
-    def _remember(
-        self,
-        name: str,
-        file: ContextFile,
-        present: str,
-        max_chars: int,
-        fingerprint: Fingerprint | None,
-        looked_at_ns: int,
-    ) -> None:
-        known = self._known.get(name)
-        if known is not None and known.file == file:
-            file = known.file
-        elif file.truncated:
-            log.warning("%s is %d characters long, %d enter the context", name, file.raw_chars, max_chars)
-        self._known[name] = _Known(
-            file=file,
-            name=present,
-            max_chars=max_chars,
-            fingerprint=fingerprint,
-            looked_at_ns=looked_at_ns,
         )
 
 
@@ -287,7 +275,7 @@ def cut_text(text: str, name: str, max_chars: int) -> str:
 
 def is_cut_mark(line: str) -> bool:
     """Whether a line is part of the mark that `cut_text` inserts."""
-    return line.startswith(("[...truncated, read ", "…(truncated "))
+    return line.startswith((CUT_MARK, "…(truncated "))
 
 
 def _without_text(name: str, mark: str) -> ContextFile:

@@ -1,7 +1,7 @@
-"""A search report that knows who said its lines, and what the owner said later in place of them.
+"""A search report with the sources of its lines, and with what the owner said later in place of them.
 
-A search compares texts. What is stored of the lines says more: a marked line is `superseded` wherever it is
-found, and the line that holds now stands before it, however far behind the search had it.
+A search compares texts, and the stored sources say more: a marked line is `superseded` wherever it is found,
+and the line that holds now comes before it, however far behind the search had it.
 """
 
 from __future__ import annotations
@@ -55,13 +55,12 @@ async def attributed(
     as_of: date | str | None = None,
     listeners: Audience = PRIVATE,
 ) -> Attributed:
-    """A report that knows who said what, and the sources of its hits by citation.
+    """The report with marks, and the sources of its hits by citation.
 
-    Lines that later lines of the owner replaced are `superseded`, and the line that holds now stands before
-    one that the question is about; what others said marks none of the owner's and does not precede them.
-    Every search of a model or the owner shows this. The sources are those of the lines in the notes now, as
-    far as `listeners` may see them; lines and hits without sources are left out, and notes that cannot be
-    read.
+    Lines that later lines of the owner replaced are `superseded`, and the line that holds now comes before
+    one that the question is about. What others said neither marks the owner's lines nor precedes them. Every
+    search of a model or the owner shows this. The sources are those of the lines in the notes now that
+    `listeners` may see, without notes that cannot be read.
     """
     stored = await sources.stored(as_of, listeners)
     if stored.is_empty():
@@ -70,23 +69,23 @@ async def attributed(
     shown = await _with_current(shown, stored, sources, notes, listeners)
     shown = shown[: max(len(report.hits), report.max_results)]
     found = [stored.sources(each.hit.path, each.lines) for each in shown]
-    told = {
-        each.hit.citation: visible
-        for each, of_hit in zip(shown, found, strict=True)
-        if (visible := _visible_to(passages(of_hit, start_line=each.hit.start_line), listeners))
-    }
+    visible: dict[str, tuple[SourcedLines, ...]] = {}
+    for each, of_hit in zip(shown, found, strict=True):
+        lines = passages(of_hit, start_line=each.hit.start_line)
+        if allowed := tuple(line for line in lines if may_see(listeners, line.source.audience)):
+            visible[each.hit.citation] = allowed
     foreign = {
         citation(each.hit.path, number, number)
         for each in shown
-        for lines in told.get(each.hit.citation, ())
-        if not lines.source.is_owners_word
-        for number in range(lines.start_line, lines.end_line + 1)
+        for of_others in visible.get(each.hit.citation, ())
+        if not of_others.source.is_owners_word
+        for number in range(of_others.start_line, of_others.end_line + 1)
     }
     hits = (_without_marks(each.hit, foreign) if foreign else each.hit for each in shown)
     marked = (
         _marked(hit, each.lines, of_hit, stored) for hit, each, of_hit in zip(hits, shown, found, strict=True)
     )
-    return _owners_first(replace(report, hits=tuple(marked)), told), told
+    return _owners_first(replace(report, hits=tuple(marked)), visible), visible
 
 
 async def _shown(notes: LineReader, sources: Sources, hits: Sequence[SearchHit]) -> list[_Shown]:
@@ -122,7 +121,7 @@ async def _with_current(
 ) -> list[_Shown]:
     """The hits with the lines that hold now before those that they replaced.
 
-    Who asks for a value finds the note with it, whatever holds now.
+    A question for the old value still finds its note first.
     """
     found, followed = list(shown), set[str]()
     for old, line, words in [(each, *asked) for each in shown for asked in each.asked()]:
@@ -160,7 +159,7 @@ def _is_about(line: str, replaced: str, words: Sequence[str]) -> bool:
 
 
 async def _line_of(mark: Mark, old: SearchHit, sources: Sources, notes: LineReader) -> _Shown | None:
-    """The line that a mark names, as a hit; `None` where it is not there any more, or may not be read."""
+    """The line that a mark names, as a hit; `None` if it is gone or may not be read."""
     from nacre.memory.text.chunker import decode_markdown
 
     note = (await sources.workspace.read_notes([mark.by_path]))[mark.by_path]
@@ -192,12 +191,8 @@ def _marked(
             marks.setdefault(number, Superseded(line=number, by=mark.by_path))
         elif mark is not None and number in marks and _is_before(marks[number].by, mark.at):
             del marks[number]  # it has been so again since
-    return _with_marks(hit, marks)
-
-
-def _with_marks(hit: SearchHit, marks: Mapping[int, Superseded]) -> SearchHit:
-    found = tuple(marks[number] for number in sorted(marks))
-    return hit if found == hit.superseded else replace(hit, superseded=found)
+    kept = tuple(marks[number] for number in sorted(marks))
+    return hit if kept == hit.superseded else replace(hit, superseded=kept)
 
 
 def _is_before(place: str, at: str) -> bool:
@@ -206,10 +201,6 @@ def _is_before(place: str, at: str) -> bool:
 
     day = day_in_path(place.partition("#")[0])
     return day is not None and day.isoformat() < at[:10]
-
-
-def _visible_to(passages: Sequence[SourcedLines], listeners: Audience) -> tuple[SourcedLines, ...]:
-    return tuple(each for each in passages if may_see(listeners, each.source.audience))
 
 
 def _owners_first(report: SearchReport, lines: Mapping[str, Sequence[SourcedLines]]) -> SearchReport:

@@ -2,8 +2,9 @@
 
 `.sources/rejected.jsonl` holds digests of what rejected, forgotten and undone lines said: of a thing and its
 value where a line has them ("City: Porto" and "my city is Porto" are one), otherwise of the line's words. The
-digests have a salt that stands in the same file, made of the time of the first rejection, so they cannot be
-compared with those of another workspace or looked up in a table. Whoever has the file can still test a guess.
+digests have a salt, which is stored in the same file and made from the time of the first rejection, so they
+cannot be compared with those of another workspace or looked up in a table. Whoever has the file can still
+test a guess.
 
 A rejection has no effect while a note still has the line as the owner's word: they left it there, or wrote it
 again by hand. The file only grows and is a contract: `FORMAT_VERSION`. Lines that cannot be read are skipped.

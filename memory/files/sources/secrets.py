@@ -81,13 +81,12 @@ def _is_random(found: str) -> bool:
     """Whether a value with the form of a key is random: it has a long run that does not look like a word."""
     if found.startswith(("-----BEGIN", "https://")) or ":" in found:
         return True
-    return any(len(run) >= LEAST_RUN and _is_mixed(run) for run in _RUN.findall(found))
+    return any(
+        len(run) >= LEAST_RUN and (re.search(r"\d", run) or run not in (run.lower(), run.upper()))
+        for run in _RUN.findall(found)
+    )
 
 
 def _is_random_password(value: str) -> bool:
     is_other = "/" in value or _UUID.fullmatch(value) or len(value) < LEAST_PASSWORD
     return not is_other and bool(re.search(r"\d", value) and re.search(r"[^\W\d_]", value))
-
-
-def _is_mixed(run: str) -> bool:
-    return bool(re.search(r"\d", run)) or (run != run.lower() and run != run.upper())

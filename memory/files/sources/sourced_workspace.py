@@ -30,6 +30,7 @@ from nacre.memory.files.sources.sources import SourceOf, Sources, StoredSource
 log = logging.getLogger(__name__)
 
 _REVIEWED: frozenset[Writer] = frozenset({"flush", "hook"})
+"""What these write waits under `memory.writes: "review"`, as does what a group writes."""
 _OPEN_NOTES = re.compile(r"memory/(?!facts\.md$).+", re.IGNORECASE)
 _OPEN_IN_OTHER_CHATS = (f"{CHATS_FOLDER}/", "people/")
 
@@ -187,7 +188,9 @@ class SourcedWorkspace:
         because = await self._foreign(write, [each.source for each in found]) if is_gated else ""
         if not because:
             await self._sources.store(found)
-        if review is not None and (because or (self._sources.reviews_all and _is_reviewed(write.source))):
+        source = write.source
+        waits_anyway = source.written_by in _REVIEWED or source.audience != PRIVATE
+        if review is not None and (because or (self._sources.reviews_all and waits_anyway)):
             proposal_id = await review.propose(write)
             waiting = WaitsForReview(write.path, proposal_id, write.text or "", because=because)
             self._waits(waiting)
@@ -204,8 +207,7 @@ class SourcedWorkspace:
         if write.source.is_owners_word:
             return names_of_others(known) if len(known) == len(new_sources) else ""
         asks = self._is_owners_line
-        may_pass = asks is not None and write.text is not None and not _removes_lines(write)
-        if asks is not None and may_pass and all([await asks(line) for line in added_lines(write)]):
+        if asks is not None and _only_adds(write) and all([await asks(line) for line in added_lines(write)]):
             return ""
         return names_of_others((write.source, *known)) or "others"
 
@@ -226,11 +228,6 @@ def _without(text: str, lines: Collection[str]) -> str:
     return "".join(line for line in text.splitlines(keepends=True) if line.splitlines()[0] not in lines)
 
 
-def _is_reviewed(source: Source) -> bool:
-    """Whether text from a flush, a hook or a group waits for review under `memory.writes: "review"`."""
-    return source.written_by in _REVIEWED or source.audience != PRIVATE
-
-
 def _is_open(write: ProposedWrite) -> bool:
     """Whether a write is done at once although the session has heard words of others.
 
@@ -241,14 +238,11 @@ def _is_open(write: ProposedWrite) -> bool:
     """
     if write.source.audience != PRIVATE and write.path.startswith(_OPEN_IN_OTHER_CHATS):
         return True
-    only_adds = write.is_append or (write.text is not None and _keeps_lines(write.before or "", write.text))
-    return only_adds and is_markdown(write.path) and bool(_OPEN_NOTES.fullmatch(write.path))
+    return is_markdown(write.path) and bool(_OPEN_NOTES.fullmatch(write.path)) and _only_adds(write)
 
 
-def _removes_lines(write: ProposedWrite) -> bool:
-    return not write.is_append and not _keeps_lines(write.before or "", write.text or "")
-
-
-def _keeps_lines(before: str, after: str) -> bool:
-    left = iter(after.splitlines())
-    return all(line in left for line in before.splitlines())
+def _only_adds(write: ProposedWrite) -> bool:
+    if write.is_append or write.text is None:
+        return write.is_append
+    left = iter(write.text.splitlines())
+    return all(line in left for line in (write.before or "").splitlines())

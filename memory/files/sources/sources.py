@@ -87,7 +87,9 @@ class Sources:
         latest writer.
         """
         lines = {key: line for line in text.splitlines() if (key := line_key(line))}
-        old = await self._text_of(path)
+        old = ""
+        with suppress(FileNotFoundError):
+            old = (await self.workspace.read(path, max_bytes=MAX_NOTE_BYTES)).text
         there = frozenset(map(line_key, old.splitlines()))
         new = {key: line for key, line in lines.items() if key not in there}
         if not new:
@@ -144,7 +146,7 @@ class Sources:
             month = max(each.source.at for each in stored)[:7] or "undated"
             name = f"{SOURCES_FOLDER}/{month}.jsonl"
             marks = _replaced(await self._read(), self._all_marks(), stored)
-            text = to_lines(stored) + marks_to_lines(marks)
+            text = to_lines([*stored, *marks])
             await self.workspace.append(name, text, skip_repeats=False)
 
     async def superseded(
@@ -198,13 +200,14 @@ class Sources:
         A line that was moved here keeps its source. If it has several, one that is not the owner's word
         counts.
         """
-        return (await self.of_notes([(path, lines)]))[0]
+        return _line_sources(await self._read(), path, lines)
 
     async def of_notes(
         self, notes: Sequence[tuple[str, Sequence[str]]]
     ) -> tuple[tuple[Source | None, ...], ...]:
         """Like `of_lines`, for several notes, each with its path."""
-        return _sources_in(notes, await self._read())
+        known = await self._read()
+        return tuple(_line_sources(known, path, lines) for path, lines in notes)
 
     async def paths_of_others(self) -> frozenset[str]:
         """The notes that ever got a line that is not the owner's word."""
@@ -216,11 +219,6 @@ class Sources:
         """Whether a line with one of these keys is known as not the owner's word."""
         known = await self._read()
         return any(_is_others(known, key) for key in keys)
-
-    async def _text_of(self, path: str) -> str:
-        with suppress(FileNotFoundError):
-            return (await self.workspace.read(path, max_bytes=MAX_NOTE_BYTES)).text
-        return ""
 
     async def _read(self) -> _Known:
         """The stored sources. Files that have changed are read again."""
@@ -260,14 +258,9 @@ def _latest(marks: Iterable[Mark]) -> dict[str, Mark]:
     return last
 
 
-def _sources_in(
-    notes: Sequence[tuple[str, Sequence[str]]], known: _Known
-) -> tuple[tuple[Source | None, ...], ...]:
-    def of_note(path: str, lines: Sequence[str]) -> tuple[Source | None, ...]:
-        of_line = cache(lambda line: _source_of(known, path, line_key(line), is_heading=_is_heading(line)))
-        return tuple(map(of_line, lines))
-
-    return tuple(of_note(path, lines) for path, lines in notes)
+def _line_sources(known: _Known, path: str, lines: Sequence[str]) -> tuple[Source | None, ...]:
+    of_line = cache(lambda line: _source_of(known, path, line_key(line), is_heading=_is_heading(line)))
+    return tuple(map(of_line, lines))
 
 
 @dataclass
@@ -292,7 +285,9 @@ class _Month(NamedTuple):
 
 
 def _month(data: bytes) -> _Month:
-    return _Month(tuple(from_lines(data)), tuple(marks_from_lines(data)))
+    found = [*from_lines(data)]
+    stored = [each for each in found if isinstance(each, StoredSource)]
+    return _Month(stored, [each for each in found if isinstance(each, Mark)])
 
 
 class _Lines(NamedTuple):
@@ -337,7 +332,7 @@ class Stored(NamedTuple):
 
     def sources(self, path: str, lines: Sequence[str]) -> tuple[Source | None, ...]:
         """See `Sources.of_lines`."""
-        return _sources_in([(path, lines)], self.known)[0]
+        return _line_sources(self.known, path, lines)
 
     def current(self, key: str) -> Mark | None:
         """The mark of the line that holds now in place of a superseded one: `by_key` in the note `by_path`.
@@ -529,40 +524,6 @@ def _replaced(known: _Known, marks: Sequence[Mark], stored: Sequence[StoredSourc
             yield Mark(kind="kept", keys=tuple(sorted(again)), at=each.source.at)
 
 
-def marks_to_lines(marks: Iterable[Mark]) -> str:
-    """The JSON lines for these marks. They have no `path`, so that earlier versions skip them."""
-    raws = (
-        {
-            "version": FORMAT_VERSION,
-            "mark": mark.kind,
-            "lines": list(mark.keys),
-            "at": mark.at,
-            "by": {"note": mark.by_path, "line": mark.by_key},
-        }
-        for mark in marks
-    )
-    return "".join(json.dumps(raw, ensure_ascii=False) + "\n" for raw in raws)
-
-
-def marks_from_lines(data: bytes) -> Iterator[Mark]:
-    """The marks in JSON lines, in order."""
-    for line in data.splitlines():
-        try:
-            raw = json.loads(line) if line.startswith(b"{") and b'"mark"' in line else None
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(raw, dict) and raw.get("mark") in get_args(MarkKind):
-            found = raw.get("by")
-            by: Mapping[str, Any] = found if isinstance(found, dict) else {}
-            yield Mark(
-                kind=_known_value(raw["mark"], get_args(MarkKind), "kept"),
-                keys=_texts(raw.get("lines")),
-                at=_text_value(raw, "at"),
-                by_path=_text_value(by, "note"),
-                by_key=_text_value(by, "line"),
-            )
-
-
 @lru_cache(maxsize=4096)  # the same lines are hits of many questions
 def line_key(line: str) -> str:
     """A digest of a line's words, which identifies the line wherever it is.
@@ -576,13 +537,13 @@ def line_key(line: str) -> str:
     return hashlib.sha256(words.encode("utf-8", "replace")).hexdigest()[:_KEY_CHARS]
 
 
-def to_lines(stored: Iterable[StoredSource]) -> str:
-    """The JSON lines for these sources."""
+def to_lines(stored: Iterable[StoredSource | Mark]) -> str:
+    """The JSON lines for these sources and marks."""
     return "".join(json.dumps(_to_json(each), ensure_ascii=False) + "\n" for each in stored)
 
 
-def from_lines(data: bytes) -> Iterator[StoredSource]:
-    """The sources in JSON lines, in order."""
+def from_lines(data: bytes) -> Iterator[StoredSource | Mark]:
+    """The sources and marks in JSON lines, in order."""
     for line in data.splitlines():
         try:
             raw = json.loads(line) if line.startswith(b"{") else None
@@ -594,6 +555,16 @@ def from_lines(data: bytes) -> Iterator[StoredSource]:
                 keys=_texts(raw.get("lines")),
                 source=source_from_json(raw),
                 values=tuple(_values(raw.get("says"))),
+            )
+        elif isinstance(raw, dict) and raw.get("mark") in get_args(MarkKind):
+            found = raw.get("by")
+            by: Mapping[str, Any] = found if isinstance(found, dict) else {}
+            yield Mark(
+                kind=_known_value(raw["mark"], get_args(MarkKind), "kept"),
+                keys=_texts(raw.get("lines")),
+                at=_text_value(raw, "at"),
+                by_path=_text_value(by, "note"),
+                by_key=_text_value(by, "line"),
             )
 
 
@@ -610,30 +581,27 @@ def _values(said: object) -> Iterator[StoredValue]:
                     is_denied=is_denied,
                     kind="".join(kind),
                 )
-            case _:
-                continue
 
 
 def without_keys(data: bytes, keys: Collection[str]) -> bytes:
     """JSON lines without these keys. A source without remaining lines is removed; unreadable lines stay."""
     left: list[bytes] = []
     for line in data.splitlines(keepends=True):
-        found = next(from_lines(line), None) or next(marks_from_lines(line), None)
+        found = next(from_lines(line), None)
         if found is None or not set(found.keys) & set(keys):
             left.append(line)
             continue
         kept = tuple(key for key in found.keys if key not in keys)
-        if kept and isinstance(found, Mark):
-            left.append(marks_to_lines([replace(found, keys=kept)]).encode())
-        elif kept and isinstance(found, StoredSource):
-            values = tuple(value for value in found.values if value.key in kept)
-            left.append(to_lines([replace(found, keys=kept, values=values)]).encode())
+        found = replace(found, keys=kept)
+        if isinstance(found, StoredSource):
+            found = replace(found, values=tuple(value for value in found.values if value.key in kept))
+        left += [to_lines([found]).encode()] if kept else []
     return b"".join(left)
 
 
 def source_json(source: Source) -> dict[str, Any]:
     """A source as JSON; unknown fields are left out."""
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "writtenBy": source.written_by,
         "saidBy": list(source.said_by),
         "names": list(source.names),
@@ -644,10 +612,18 @@ def source_json(source: Source) -> dict[str, Any]:
         "chat": source.chat,
         "at": source.at,
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in fields.items() if value}
 
 
-def _to_json(stored: StoredSource) -> dict[str, Any]:
+def _to_json(stored: StoredSource | Mark) -> dict[str, Any]:
+    if isinstance(stored, Mark):
+        return {  # without a `path`, so that earlier versions skip it
+            "version": FORMAT_VERSION,
+            "mark": stored.kind,
+            "lines": list(stored.keys),
+            "at": stored.at,
+            "by": {"note": stored.by_path, "line": stored.by_key},
+        }
     said = [
         [value.key, value.about, " ".join(sorted(value.value)), value.is_denied, value.kind]
         for value in stored.values

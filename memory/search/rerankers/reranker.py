@@ -24,7 +24,7 @@ REST_SECONDS = 60.0
 
 
 class RerankingFailed(MemoryIndexError):
-    """The re-ranker gave no order, for the reason in the message. The hits keep their usual order."""
+    """The re-ranker returned no order, for the reason in the message. The hits keep their usual order."""
 
 
 class Reranker(Protocol):
@@ -90,7 +90,12 @@ class Reranking:
             await self._load()
             async with asyncio.timeout(self._timeout_seconds):
                 found = await self._reranker.relevance(question, texts)
-            self._check(found, len(texts))
+            if len(found) != len(texts):
+                raise RerankingFailed(
+                    f"The re-ranker {self.name} returned {len(found)} numbers for {len(texts)} texts."
+                )
+            if not all(map(math.isfinite, found)):
+                raise RerankingFailed(f"The re-ranker {self.name} returned a number that is not finite.")
         except TimeoutError:
             problem = f"The re-ranker {self.name} did not answer within {self._timeout_seconds:.15g} s."
         except RerankingFailed as error:
@@ -124,12 +129,6 @@ class Reranking:
         if loading.exception() is not None:
             self._loading = None  # the next search tries again
         loading.result()
-
-    def _check(self, found: Sequence[float], count: int) -> None:
-        if len(found) != count:
-            raise RerankingFailed(f"The re-ranker {self.name} gave {len(found)} numbers for {count} texts.")
-        if not all(map(math.isfinite, found)):
-            raise RerankingFailed(f"The re-ranker {self.name} gave a number that is none.")
 
 
 def reranking_of(reranker: Reranker | None, settings: RerankSettings) -> Reranking | None:

@@ -83,10 +83,6 @@ def open_connection(
     return connection
 
 
-def in_memory() -> Connection:
-    return apsw.Connection(":memory:")
-
-
 @contextmanager
 def transaction(connection: Connection) -> Iterator[None]:
     """A write transaction, which is applied whole or not at all. It takes the write lock at once, so it
@@ -178,7 +174,6 @@ class ConnectionThread:
         """
         if self._closed:
             raise IndexClosed(f"The memory index is closed ({self._name}).")
-
         return await asyncio.get_running_loop().run_in_executor(self._executor, self._call, work)
 
     def later(self, seconds: float, work: Callable[[Connection], object]) -> None:

@@ -440,23 +440,21 @@ class VectorReader:
         return count * NUMBER_BYTES * dimensions <= self._resident_bytes
 
     def _load(self, connection: Connection, total: int) -> None:
-        while rows := self._rows_above(connection, self._last_row):
-            self._table.add([(row[0], row[1], row[2], code, row[4]) for row in rows if (code := row[3])])
+        while True:
+            embedding = "embedding" if self._table.whole else "NULL"
+            found = connection.execute(
+                f"SELECT chunk_vectors.id, chunk_id, vector_id, code, {embedding} FROM chunk_vectors"
+                " LEFT JOIN vectors ON vectors.id = vector_id"
+                " WHERE chunk_vectors.id > ? ORDER BY chunk_vectors.id LIMIT ?",
+                (self._last_row, _LOAD_ROWS),
+            )
+            rows = cast("list[Row]", found.fetchall())
+            if not rows:
+                break
+            self._table.add([row for row in rows if row[3]])
             self._last_row = rows[-1][0]
             self._seen += len(rows)
         self._gone = self._seen - total
-
-    def _rows_above(
-        self, connection: Connection, row_id: int
-    ) -> list[tuple[int, int, int, bytes | None, bytes | None]]:
-        embedding = "embedding" if self._table.whole else "NULL"
-        rows = connection.execute(
-            f"SELECT chunk_vectors.id, chunk_id, vector_id, code, {embedding} FROM chunk_vectors"
-            " LEFT JOIN vectors ON vectors.id = vector_id"
-            " WHERE chunk_vectors.id > ? ORDER BY chunk_vectors.id LIMIT ?",
-            (row_id, _LOAD_ROWS),
-        )
-        return cast("list[tuple[int, int, int, bytes | None, bytes | None]]", rows.fetchall())
 
 
 def _row_count(connection: Connection) -> int:

@@ -11,7 +11,7 @@ from contextlib import closing
 
 from nacre.memory.contracts.errors import IndexDamaged, IndexUnusable
 from nacre.memory.contracts.words import FIELDS
-from nacre.memory.stores.sqlite.connection import Connection, in_memory, transaction
+from nacre.memory.stores.sqlite.connection import Connection, transaction
 from nacre.memory.vectors.vector_math import whole_numbers
 
 # Mn and Mc are token characters, so that vowel signs do not split Hindi and Thai words.
@@ -186,7 +186,7 @@ def version_of(connection: Connection) -> int:
 
 
 def _own_schema() -> list[tuple[str, str]]:
-    with closing(in_memory()) as connection:
+    with closing(Connection(":memory:")) as connection:
         migrate(connection)
         return _schema(connection)
 

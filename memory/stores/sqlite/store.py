@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
 from typing import TypeVar, cast
@@ -93,7 +93,7 @@ class SqliteStore:
         await self.write_with(give_back_space)
 
     async def begin_rebuild(self, identity: Mapping[str, str]) -> SqliteRebuild:
-        lock = self._building_lock()
+        lock = IndexLock(self.path, ".building")
         if not lock.take():
             raise IndexBusy(f"Another process is rebuilding {self.path}; it is used as soon as it is done.")
         try:
@@ -109,7 +109,7 @@ class SqliteStore:
         return SqliteRebuild(self, hidden, lock)
 
     async def has_unfinished_rebuild(self, identity: Mapping[str, str]) -> bool:
-        lock = self._building_lock()
+        lock = IndexLock(self.path, ".building")
         if not rebuild_path(self.path).exists() or not lock.take():
             return False
         try:
@@ -154,9 +154,6 @@ class SqliteStore:
                 return work(connection)
 
         return await self.write_with(call)
-
-    def _building_lock(self) -> IndexLock:
-        return IndexLock(self.path, ".building")
 
     async def _open_hidden(self) -> SqliteStore:
         return await SqliteStore.open(rebuild_path(self.path), self._prepare_vectors)
@@ -284,12 +281,9 @@ def copy_vectors(connection: Connection, live: Path) -> None:
 
 def replace_content(connection: Connection, live: Path, hidden: Path) -> None:
     """Under the lock, copies the last vectors into the hidden file and its content into the live one."""
-    source = open_connection(hidden)
-    try:
+    with closing(open_connection(hidden)) as source:
         copy_vectors(source, live)
         copy_database(source, connection)
-    finally:
-        source.close()
     remove_database(hidden)
     connection.pragma("wal_checkpoint(TRUNCATE)")
 
@@ -323,7 +317,6 @@ _INSERT_CHUNK = """
 INSERT INTO chunks (id, file_id, ordinal, start_line, end_line, heading_path, day, content_hash, text)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-_MOVE_CHUNK = "UPDATE chunks SET ordinal = ?, start_line = ?, end_line = ? WHERE id = ?"
 _READ_AT = "SELECT read_at_ns, mtime_ns FROM files WHERE source = ? AND path = ?"
 _INSERT_FTS = f"INSERT INTO chunks_fts (rowid, {', '.join(FIELDS)}) VALUES (?{', ?' * len(FIELDS)})"
 _UPSERT_FILE = f"""
@@ -365,7 +358,10 @@ class SqliteWriter:
                 continue
             file_id = self._connection.execute(_UPSERT_FILE, state).get
             new, moved, gone = kept_chunks(file.chunks, self._stored_chunks(file_id), _key)
-            self._connection.executemany(_MOVE_CHUNK, map(_moved_row, moved))
+            self._connection.executemany(
+                "UPDATE chunks SET ordinal = ?, start_line = ?, end_line = ? WHERE id = ?",
+                [(chunk.ordinal, chunk.start_line, chunk.end_line, chunk_id) for chunk_id, chunk in moved],
+            )
             _remove_chunks(self._connection, gone)
             for chunk_id in gone:
                 words.pop(chunk_id, None)
@@ -461,7 +457,12 @@ class SqliteWriter:
                 (embedder_id, text_hash, now_seconds, None if blob is None or is_zero(blob) else blob)
             )
         lengths = {len(row[3]) // NUMBER_BYTES for row in rows if row[3] is not None}
-        refuse_other_lengths(lengths, stored=_stored_length(self._connection, embedder_id))
+        stored_bytes = self._connection.execute(
+            "SELECT length(embedding) FROM vectors WHERE embedder_id = ? AND embedding IS NOT NULL LIMIT 1",
+            (embedder_id,),
+        ).get
+        stored = None if stored_bytes is None else stored_bytes // NUMBER_BYTES
+        refuse_other_lengths(lengths, stored=stored)
         self._connection.executemany(
             # `sentences` is not filled any more; an empty row stays out of that column's index.
             "INSERT INTO vectors (embedder_id, text_hash, used_at, embedding, sentences)"
@@ -474,8 +475,9 @@ class SqliteWriter:
         self._connection.execute("DELETE FROM chunk_vectors")
 
     def evict(self, *, keep_unused: int | None) -> int:
-        # finding unused ones takes thirty times as long as counting all
-        if keep_unused is None or self._vector_count() <= keep_unused:
+        # Finding unused ones takes thirty times as long as counting all.
+        count = "SELECT count(*) FROM vectors"
+        if keep_unused is None or self._connection.execute(count).get <= keep_unused:
             return 0
         self._connection.execute(
             "DELETE FROM vectors WHERE id IN (SELECT id FROM vectors WHERE NOT EXISTS"
@@ -484,10 +486,6 @@ class SqliteWriter:
             (keep_unused,),
         )
         return self._connection.changes()
-
-    def _vector_count(self) -> int:
-        [(count,)] = self._connection.execute("SELECT count(*) FROM vectors")
-        return int(count)
 
 
 def merge_words(connection: Connection, *, first: bool) -> bool:
@@ -523,21 +521,8 @@ def _key(chunk: Chunk) -> Hashable:
     return _headings(chunk), chunk.date.isoformat() if chunk.date else None, chunk.content_hash
 
 
-def _moved_row(moved: tuple[int, Chunk]) -> tuple[int, ...]:
-    chunk_id, chunk = moved
-    return chunk.ordinal, chunk.start_line, chunk.end_line, chunk_id
-
-
 def _headings(chunk: Chunk) -> str:
     return json.dumps(chunk.heading_path, ensure_ascii=False) if chunk.heading_path else "[]"
-
-
-def _stored_length(connection: Connection, embedder_id: int) -> int | None:
-    size_bytes = connection.execute(
-        "SELECT length(embedding) FROM vectors WHERE embedder_id = ? AND embedding IS NOT NULL LIMIT 1",
-        (embedder_id,),
-    ).get
-    return None if size_bytes is None else size_bytes // NUMBER_BYTES
 
 
 def _embedder_id(connection: Connection, name: str) -> int:

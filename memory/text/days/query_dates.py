@@ -218,10 +218,9 @@ def _relative_readers() -> tuple[_Reader, ...]:
     last, weekdays = _joined(LAST), _joined(_spaced(WEEKDAYS))
     days = [word for word in _spaced(DAY_WORDS) if word != "hier"]  # which is "here" in German and Dutch
     agos = (reader for language in LANGUAGES for reader in _ago_readers(language))
-    cjk_ago = rf"{_CJK_COUNT}\s?(?P<unit>{_cjk_joined(_CJK_UNIT_OF)})\s?(?:以|之)?[前전]"
     return (
         *agos,
-        _Reader(pattern=cjk_ago, read=_cjk_ago),
+        _Reader(pattern=_CJK_AGO, read=_cjk_ago),
         _Reader(pattern=rf"\b(?:{_joined(days)})\b", read=_named_day),
         _Reader(pattern=_cjk_joined(DAY_WORDS), read=_named_day),
         # German writes "tomorrow" small and "morning" with a capital.
@@ -349,11 +348,7 @@ def _readers() -> tuple[_Reader, ...]:
         *(reader for language in LANGUAGES for reader in _of_language(language)),
         _Reader(pattern=rf"\b(?:{_joined(periods)})\b", read=_named_period, words=_telling(periods)),
         _Reader(pattern=rf"\b(?:{_joined(days)})\b", read=_named_day, words=_telling(days)),
-        _Reader(
-            pattern=rf"\b(?P<weekday>{weekdays})s?\b",
-            read=_weekday,
-            words=_WEEKDAY_FORMS,
-        ),
+        _Reader(pattern=rf"\b(?P<weekday>{weekdays})s?\b", read=_weekday, words=_WEEKDAY_FORMS),
         _Reader(pattern=rf"\b(?:{_BEFORE_YEAR})\s+{_YEAR}\b", read=_year_alone),
     )
 
@@ -477,6 +472,7 @@ def _cjk_joined(words: Iterable[str]) -> str:
 
 _CJK_NUMBER = r"(?:\d{1,3}|[一二三四五六七八九十]{1,3})"
 _CJK_COUNT = rf"(?P<count>\d{{1,3}}|[一二两兩三四五六七八九十]{{1,3}}|{_cjk_joined(_KOREAN)})"
+_CJK_AGO = rf"{_CJK_COUNT}\s?(?P<unit>{_cjk_joined(_CJK_UNIT_OF)})\s?(?:以|之)?[前전]"
 _CJK_YEAR = rf"(?:(?<!\d)(?P<year>(?:19|20)\d\d)\s?[年년]|(?P<back>{_cjk_joined(_CJK_YEARS_BACK)}))"
 _CJK_LONG_SEASONS = [word for word in _CJK_SEASONS if len(word) > 1]
 """Shorter ones are also in names and other words."""
@@ -485,7 +481,7 @@ _CJK_LONG_SEASONS = [word for word in _CJK_SEASONS if len(word) > 1]
 @lru_cache(maxsize=1)
 def _cjk_readers() -> tuple[tuple[re.Pattern[str], _Read], ...]:
     readers: tuple[tuple[str, _Read], ...] = (
-        (rf"{_CJK_COUNT}\s?(?P<unit>{_cjk_joined(_CJK_UNIT_OF)})\s?(?:以|之)?[前전]", _cjk_ago),
+        (_CJK_AGO, _cjk_ago),
         (
             rf"(?:{_CJK_YEAR}|(?P<last>지난|上个|上個|この前の))\s?の?\s?(?P<season>{_cjk_joined(_CJK_SEASONS)})",
             _cjk_season,

@@ -256,7 +256,7 @@ def query_grams(text: str) -> list[str]:
     for run in runs:
         for word in [run] if japanese else _chinese_word().split(run):
             found += _significant(word, alone=len(run) <= _WORD_CHARS)
-    return found or [gram for run in runs for gram in _all(run)]
+    return found or [gram for run in runs for gram in (_pairs(run) if len(run) > 1 else run)]
 
 
 def _significant(piece: str, *, alone: bool) -> Iterator[str]:
@@ -265,10 +265,6 @@ def _significant(piece: str, *, alone: bool) -> Iterator[str]:
     for pair in _pairs(piece):
         if alone or CHINESE_PARTICLES.isdisjoint(pair):
             yield pair
-
-
-def _all(run: str) -> Iterator[str]:
-    yield from (run,) if len(run) == 1 else _pairs(run)
 
 
 def _pairs(run: str) -> Iterator[str]:

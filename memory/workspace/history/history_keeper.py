@@ -125,9 +125,10 @@ class Health:
             await asyncio.to_thread(_committed, self._repository, Sources(workspace))
         except (GitFailed, FileBusy, OSError) as error:
             problem = str(error).rstrip(".")
-            self.failed(problem)
+            # An owner who was told of an earlier failure is not told again.
+            self._write(problem, is_reported=self._read()[1])
             return problem
-        self.worked()
+        self._clear()
         return ""
 
     def problem(self) -> str:
@@ -144,22 +145,14 @@ class Health:
         if problem and not is_reported:
             self._write(problem, is_reported=True)
 
-    def failed(self, problem: str) -> None:
-        """Records a failed commit. An owner who was told of an earlier failure is not told again."""
-        self._write(problem, is_reported=self._read()[1])
-
-    def worked(self) -> None:
-        """Records that a commit was made, or none was needed."""
-        with suppress(OSError):
-            self._path.unlink(missing_ok=True)
-
     def check(self) -> str:
         """What is wrong with the repository now, as a clause, or `""`. Reads all of it and blocks."""
         repository = self._repository
         if not repository.git_dir.exists():
             return self.problem()
         try:
-            repository.git("fsck", "--no-dangling", "--no-progress", BRANCH) if repository.head() else b""
+            if repository.head():
+                repository.git("fsck", "--no-dangling", "--no-progress", BRANCH)
         except GitFailed as error:
             return str(error).splitlines()[0]
         return self.problem()
@@ -182,7 +175,7 @@ class Health:
                     repository.git("fsck", "--no-dangling", "--no-progress", BRANCH)
             except GitFailed:
                 done.append(self._rebuilt())
-        self.worked()
+        self._clear()
         return ", ".join(done)
 
     def _rebuilt(self) -> str:
@@ -210,6 +203,10 @@ class Health:
             return str(found["problem"]), bool(found["told"])
         except (OSError, ValueError, KeyError, TypeError):
             return "", False
+
+    def _clear(self) -> None:
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
 
     def _write(self, problem: str, *, is_reported: bool) -> None:
         with suppress(OSError):

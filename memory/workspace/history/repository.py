@@ -95,7 +95,9 @@ class Repository:
                 if self.git_dir.exists() or self._adopted():
                     self.remove_locks(older_than_seconds=_STALE_SECONDS)
                 else:
-                    self._make()
+                    new = self.git_dir.with_suffix(".new")
+                    new_repository(new, until=self._until)
+                    new.rename(self.git_dir)
                 if _text(self.git_dir / _WORKSPACE).strip() != str(self.root):
                     (self.git_dir / _WORKSPACE).write_text(f"{self.root}\n", encoding="utf-8")
                 yield
@@ -113,7 +115,7 @@ class Repository:
 
     def changed(self, head: str) -> list[ChangedNote]:
         """The notes and files of sources that differ from the commit `head`, by name."""
-        there = self._tree(head)
+        there = _entries(self.git("ls-tree", "-r", "-z", head) if head else b"")
         present, may_be_gone = self._present(there)
         differing = {name: there.get(name, "") for name, blob in present.items() if there.get(name) != blob}
         differing |= {name: there[name] for name in may_be_gone if _is_gone(self.root / name)}
@@ -238,15 +240,6 @@ class Repository:
             return False
         return data is not None and _blob_name(data) == blob
 
-    def _make(self) -> None:
-        new = self.git_dir.with_suffix(".new")
-        new_repository(new, until=self._until)
-        new.rename(self.git_dir)
-
-    def _tree(self, head: str) -> dict[str, str]:
-        listed = self.git("ls-tree", "-r", "-z", head) if head else b""
-        return _entries(listed)
-
     def _present(self, there: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
         listing = notes_in(self.root, [WantedNotes(name=".", is_required=True)])
         marks = {note.name: note.marks for note in listing.notes}
@@ -362,10 +355,8 @@ def _gitignores(names: Iterable[str]) -> set[str]:
 def _is_gone(path: Path) -> bool:
     try:
         path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, FileNotFoundError | NotADirectoryError)
     return False
 
 

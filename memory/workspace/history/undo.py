@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -182,11 +181,11 @@ def undo_line(repository: Repository, path: str, number: int, commit: str) -> st
 
 def _blamed(repository: Repository, head: str, path: str) -> list[tuple[str, str, int]]:
     """Of each line: its commit, and its file and its number there, counted from 0."""
-    told = repository.git("blame", "--no-textconv", "--line-porcelain", head, "--", path)
+    output = repository.git("blame", "--no-textconv", "--line-porcelain", head, "--", path)
     found: list[tuple[str, str, int]] = []
     commit, number, name = "", 0, path
     is_new = True
-    for line in told.split(b"\n"):
+    for line in output.split(b"\n"):
         if is_new and line:
             commit, at = line.decode().split()[:2]
             number, is_new = int(at) - 1, False
@@ -267,8 +266,12 @@ def _written(
     repository: Repository, head: str, message: str, wanted: dict[str, tuple[bytes | None, bytes | None]]
 ) -> str:
     def replace(name: str, old: bytes | None, new: bytes | None) -> None:
-        path = contained_path(repository.root, name)
-        change_locked(path, partial(_replaced, name, old, new), repository.lock_dir)
+        def replaced(now: bytes | None) -> bytes | None:
+            if now != old:
+                raise UndoConflict([name])
+            return new
+
+        change_locked(contained_path(repository.root, name), replaced, repository.lock_dir)
 
     done: list[str] = []
     try:
@@ -283,12 +286,6 @@ def _written(
             with suppress(UndoConflict):
                 replace(name, new, now)
         raise
-
-
-def _replaced(name: str, now: bytes | None, new: bytes | None, old: bytes | None) -> bytes | None:
-    if old != now:
-        raise UndoConflict([name])
-    return new
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

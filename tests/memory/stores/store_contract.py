@@ -264,7 +264,7 @@ class StoreContract:
         store = await open_store()
         await put_vectors(store, "e", {b"refused": None}, now_seconds=1)
         await put_vectors(store, "e", {b"a": [1.0, 0.0]}, now_seconds=1)
-        with pytest.raises(VectorsDiffer, match="vectors of 3 numbers, those before had 2"):
+        with pytest.raises(VectorsDiffer, match="vectors with 3 numbers, and the stored ones have 2"):
             await put_vectors(store, "e", {b"b": [0.0, 1.0], b"c": [1.0, 0.0, 0.0]}, now_seconds=1)
         await put_vectors(store, "other", {b"a": [1.0, 0.0, 0.0]}, now_seconds=1)
 

@@ -19,6 +19,7 @@ from nacre.memory.text.chunker import (
     cut_long_line,
     day_in_path,
     decode_markdown,
+    units,
 )
 
 SMALL = ChunkSizes(tokens=20, overlap_tokens=5)
@@ -55,7 +56,7 @@ def test_every_line_is_covered_exactly_and_no_chunk_is_too_large(lines: list[str
     covered = {line for chunk in chunks for line in range(chunk.start_line, chunk.end_line + 1)}
     assert {number for number, line in enumerate(said, 1) if line.strip()} <= covered
     for chunk in chunks:
-        assert SMALL.units(chunk.text) <= SMALL.limit
+        assert units(chunk.text) <= SMALL.limit
         assert chunk.text.strip()
         assert chunk.content_hash == content_hash(chunk.text)
         whole = "\n".join(said[chunk.start_line - 1 : chunk.end_line])
@@ -67,20 +68,10 @@ def test_every_line_is_covered_exactly_and_no_chunk_is_too_large(lines: list[str
 @given(st.text(alphabet="ab .。记", min_size=200, max_size=900))
 def test_a_long_line_is_cut_without_losing_a_word(line: str) -> None:
     """The pieces of a line hold every character but the spaces around cuts, in order."""
-    pieces = cut_long_line(line, SMALL)
+    pieces = [*cut_long_line(line, SMALL.limit)]
 
     assert "".join("".join(pieces).split()) == "".join(line.split())
-    assert all(SMALL.units(piece) <= SMALL.limit for piece in pieces)
-
-
-@given(st.text(alphabet="ab .。记", min_size=200, max_size=900))
-def test_a_long_line_is_cut_by_an_exact_counter_too(line: str) -> None:
-    """With `count_tokens` no piece has more tokens than a chunk, and every character stays."""
-    sizes = ChunkSizes(tokens=20, overlap_tokens=0, count_tokens=lambda text: (len(text) + 2) // 3)
-    pieces = cut_long_line(line, sizes)
-
-    assert "".join("".join(pieces).split()) == "".join(line.split())
-    assert all(sizes.units(piece) <= sizes.limit for piece in pieces)
+    assert all(units(piece) <= SMALL.limit for piece in pieces)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +80,6 @@ def test_a_long_line_is_cut_by_an_exact_counter_too(line: str) -> None:
         ("記憶", ChunkSizes()),
         ("\x00", ChunkSizes()),
         ("word ", ChunkSizes(tokens=8, overlap_tokens=0)),
-        ("word ", ChunkSizes(count_tokens=lambda text: len(text) // 4)),
     ],
 )
 def test_a_huge_line_takes_a_moment(unit: str, sizes: ChunkSizes) -> None:
@@ -229,15 +219,6 @@ def test_the_day_comes_from_the_nearest_heading_or_the_file_name() -> None:
     assert day_in_path("memory/2026-02-30.md") is None
     assert day_in_path("memory/ticket-92025-06-15.md") is None
     assert _chunks("words", path="MEMORY.md")[0].date is None
-
-
-def test_exact_token_counts_are_used_when_given() -> None:
-    """With `count_tokens`, a chunk holds at most that many counted tokens, and says so in its identity."""
-    sizes = ChunkSizes(tokens=10, overlap_tokens=0, count_tokens=lambda text: len(text.split()))
-    chunks = _chunks("\n".join(["one two three four"] * 9), sizes)
-
-    assert all(len(chunk.text.split()) <= 10 for chunk in chunks)
-    assert sizes.identity() != ChunkSizes(tokens=10, overlap_tokens=0).identity()
 
 
 def test_each_day_of_a_page_has_chunks_of_its_own() -> None:

@@ -151,9 +151,9 @@ async def test_places_behind_the_candidates_stay_behind(tmp_path: Path) -> None:
     ("reranker", "problem"),
     [
         (Wrong(problem="The re-ranker is ill."), "The re-ranker is ill."),
-        (Wrong([0.5, 0.4]), "The re-ranker test/shortest gave 2 numbers for 3 texts."),
-        (Wrong([0.5, math.nan, 0.1]), "The re-ranker test/shortest gave a number that is none."),
-        (Wrong([0.5, math.inf, 0.1]), "The re-ranker test/shortest gave a number that is none."),
+        (Wrong([0.5, 0.4]), "The re-ranker test/shortest returned 2 numbers for 3 texts."),
+        (Wrong([0.5, math.nan, 0.1]), "The re-ranker test/shortest returned a number that is not finite."),
+        (Wrong([0.5, math.inf, 0.1]), "The re-ranker test/shortest returned a number that is not finite."),
     ],
 )
 async def test_a_failure_leaves_the_usual_order_and_is_told(
