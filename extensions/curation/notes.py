@@ -178,31 +178,25 @@ def contradictions(lines: Sequence[Place], texts: Mapping[str, str]) -> list[Con
     marks = {path: sections(text) for path, text in texts.items()}
     found: dict[tuple[str, str], list[Place]] = {}
     for place in lines:
-        keyed = _KEYED.fullmatch(_bare(place.text))
+        item = ITEM.match(place.text)
+        bare = _TASK.sub("", place.text[item.end() :] if item else place.text, count=1)
+        keyed = _KEYED.fullmatch(bare.strip())
         key = " ".join(_WORD.findall(fold(keyed[1]))) if keyed else ""
         if key and key not in NO_KEYS and Claim(place.text).is_statement:
             headings = _headings(marks[place.path], place.number)
             found.setdefault((subject_of(headings), key), []).append(place)
-    results = [_contradiction(key, group) for (_, key), group in found.items()]
-    return sorted(
-        (each for each in results if each is not None), key=lambda each: _newest_first(each.places[0])
-    )
-
-
-def _contradiction(key: str, group: Sequence[Place]) -> Contradiction | None:
-    newest = sorted(group, key=_newest_first)
-    differ = [place for place in newest[1:] if has_other_value(Claim(newest[0].text), Claim(place.text))]
-    return Contradiction(key=key, places=(newest[0], *differ)) if differ else None
+    results: list[Contradiction] = []
+    for (_, key), group in found.items():
+        newest, *others = sorted(group, key=_newest_first)
+        differ = [place for place in others if has_other_value(Claim(newest.text), Claim(place.text))]
+        if differ:
+            results.append(Contradiction(key=key, places=(newest, *differ)))
+    return sorted(results, key=lambda each: _newest_first(each.places[0]))
 
 
 def _newest_first(place: Place) -> tuple[int, str, int]:
     day = day_in_path(place.path)
     return (-day.toordinal() if day else 0, place.path, -place.number)
-
-
-def _bare(text: str) -> str:
-    item = ITEM.match(text)
-    return _TASK.sub("", text[item.end() :] if item else text, count=1).strip()
 
 
 def _headings(marks: Sequence[tuple[int, tuple[str, ...]]], number: int) -> tuple[str, ...]:

@@ -78,12 +78,7 @@ log = logging.getLogger(__name__)
 
 Kind: TypeAlias = Literal["W", "B", "O", "S"]
 _PAGES: Mapping[Kind, str] = {"W": WORLD, "B": EXPERIENCE}
-_SECTIONS: Mapping[Kind, str] = {
-    "W": "World",
-    "B": "Experience",
-    "O": "Opinions",
-    "S": "Observations",
-}
+_SECTIONS: Mapping[Kind, str] = {"W": "World", "B": "Experience", "O": "Opinions", "S": "Observations"}
 
 DEFAULT_CONFIDENCE = 0.7
 """The confidence of an opinion without `c=`."""
@@ -334,7 +329,8 @@ def _first_of_each(items: Sequence[Retained]) -> tuple[Retained, ...]:
 
 def _add_items(pages: dict[str, str], new: Sequence[Retained], found: Sequence[Retained]) -> None:
     for item in new:
-        if page := _page_of(item):
+        # Opinions have a page of their own, and observations about entities are only on their pages.
+        if page := WORLD if item.kind == "S" and not item.entities else _PAGES.get(item.kind):
             text = with_entities(item.entities, item.text)
             _add_item(pages, page, text, item.link)
         if item.kind != "O":
@@ -348,12 +344,6 @@ def _add_items(pages: dict[str, str], new: Sequence[Retained], found: Sequence[R
     for opinion in opinions:
         is_new = bool(opinion.new or opinion.links) and not opinion.links & old
         _update_entities(pages, opinion, is_new=is_new)
-
-
-def _page_of(item: Retained) -> str:
-    if item.kind == "S":
-        return "" if item.entities else WORLD
-    return _PAGES.get(item.kind, "")
 
 
 def _add_item(pages: dict[str, str], path: str, item: str, link: str, *, section: str = "") -> None:
@@ -485,8 +475,9 @@ def with_evidence(text: str, items: Sequence[Retained]) -> tuple[str, list[Opini
     """The page with these new items, and all opinions on it."""
     opinions = opinions_of(text)
     for item in sorted(items, key=lambda each: (each.day, each.path, each.line)):
-        nearest, agreement = _nearest(opinions, item)
-        if nearest is None:
+        agreements = ((opinion.agreement(item), opinion) for opinion in opinions)
+        agreement, nearest = max(agreements, key=lambda each: abs(each[0]), default=(0.0, None))
+        if nearest is None or not agreement:
             nearest = Opinion(entities=item.entities, text=item.text, confidence=DEFAULT_CONFIDENCE, at=None)
             opinions.append(nearest)
         if item.link not in nearest.links:
@@ -494,20 +485,9 @@ def with_evidence(text: str, items: Sequence[Retained]) -> tuple[str, list[Opini
     for opinion in opinions:
         if opinion.new:
             opinion.settle()
-    return _page(text or new_page(OPINIONS), opinions) if any(
-        each.new for each in opinions
-    ) else text, opinions
-
-
-def _nearest(opinions: Sequence[Opinion], item: Retained) -> tuple[Opinion | None, float]:
-    """The most similar opinion, the first of several, and the agreement with it; `None` if it is a new
-    one."""
-    nearest, highest = None, 0.0
-    for opinion in opinions:
-        agreement = opinion.agreement(item)
-        if abs(agreement) > abs(highest):
-            nearest, highest = opinion, agreement
-    return nearest, highest
+    if any(each.new for each in opinions):
+        text = _page(text or new_page(OPINIONS), opinions)
+    return text, opinions
 
 
 def _page(text: str, opinions: Sequence[Opinion]) -> str:
@@ -516,21 +496,17 @@ def _page(text: str, opinions: Sequence[Opinion]) -> str:
         assert opinion.at is not None
         found = _OPINION.fullmatch(lines[opinion.at])
         assert found is not None
-        if f"{opinion.confidence:.2f}" != f"{float(found[5]):.2f}":
-            shown = f"{opinion.confidence:.2f}"
+        if (shown := f"{opinion.confidence:.2f}") != f"{float(found[5]):.2f}":
             lines[opinion.at] = "".join((found[1], found[2] or "", found[3], found[4], shown, found[6]))
         behind = _end(lines, opinion.at)
         lines[behind:behind] = [
             _evidence(item, is_denied) + line_end(text) for item, is_denied in opinion.new
         ]
-    text = joined(lines)
-    new = ["\n".join(_written(each)) for each in opinions if each.at is None]
-    return with_items(text, new) if new else text
-
-
-def _written(opinion: Opinion) -> list[str]:
-    item = f"- {with_entities(opinion.entities, opinion.text)} (c={opinion.confidence:.2f})"
-    return [item, *(_evidence(line, is_denied) for line, is_denied in opinion.new)]
+    new: list[str] = []
+    for opinion in [each for each in opinions if each.at is None]:
+        item = f"- {with_entities(opinion.entities, opinion.text)} (c={opinion.confidence:.2f})"
+        new.append("\n".join([item, *(_evidence(line, is_denied) for line, is_denied in opinion.new)]))
+    return with_items(joined(lines), new) if new else joined(lines)
 
 
 def _evidence(item: Retained, is_denied: bool) -> str:

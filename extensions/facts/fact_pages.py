@@ -183,22 +183,22 @@ class FactPages(FactMemory):
     async def _page(self, name: str) -> Page | None:
         """The page of an identity with hand edits recorded; `None` if there is no page."""
         path = self.identities.page_of(name)
-        data, now = await self._read(path), self._now()
-        if data is None:
+        try:
+            found = await self._workspace.read(path, max_bytes=MAX_NOTE_BYTES)
+        except FileNotFoundError:
             return None
-        page = Page(data, identity=name, zone=now.tzinfo)
+        if found.is_cut:
+            raise FactRefused(f"{path} has {found.size_bytes} bytes, and {MAX_NOTE_BYTES} is the most.")
+        now = self._now()
+        page = Page(found.data, identity=name, zone=now.tzinfo)
         take_hand_edits(page, now)
-        if page.data() == data or not self._workspace.may_change(path):
+        if page.data() == found.data or not self._workspace.may_change(path):
             return page
-        return await self._written_down(name, page)
-
-    async def _written_down(self, name: str, seen: Page) -> Page:
-        """The page with hand edits in its history, or `seen` if it cannot be written."""
         try:
             return await self._replaced(self._workspace, name, lambda page: page)
         except (OSError, FileBusy) as error:
             log.warning("hand edits could not be recorded: %s", error)
-            return seen
+            return page
 
     async def _changed(self, name: str, work: Callable[[Page], T]) -> T:
         if self._written is not self._workspace:
@@ -220,15 +220,6 @@ class FactPages(FactMemory):
         await workspace.change(path, change)
         self._on_changed(path)
         return made[-1]
-
-    async def _read(self, path: str) -> bytes | None:
-        try:
-            found = await self._workspace.read(path, max_bytes=MAX_NOTE_BYTES)
-        except FileNotFoundError:
-            return None
-        if found.is_cut:
-            raise FactRefused(f"{path} has {found.size_bytes} bytes, and {MAX_NOTE_BYTES} is the most.")
-        return found.data
 
     def _moment(self, as_of: Day | None) -> datetime | None:
         """The end of a past day; now for today and later days."""

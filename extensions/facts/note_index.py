@@ -79,9 +79,11 @@ class NoteScores:
             reports: dict[str, SearchReport] = {}
             question = Question(text=query, max_results=k + _MORE_HITS, min_score=min_score, before=before)
             for page in pages:
-                reports[page] = await _fresh_search(index, replace(question, below=page.rpartition("/")[0]))
-                if not reports[page].stale:
-                    self._seen[page] = marks[page]
+                for _ in range(_STALE_SEARCHES):
+                    reports[page] = await index.search(replace(question, below=page.rpartition("/")[0]))
+                    if not reports[page].stale:
+                        self._seen[page] = marks[page]
+                        break
         except MemoryIndexError as error:
             log.warning("notes could not be searched: %s", error)
             return NotesFound(degraded=f"Notes were not searched. {error}")
@@ -122,15 +124,6 @@ class NoteScores:
             await self.sync()
         except MemoryIndexError as error:
             log.warning("notes could not be indexed: %s", error)
-
-
-async def _fresh_search(index: MemoryEngine, question: Question) -> SearchReport:
-    """A search that has seen the latest notes, unless the index does not get that far."""
-    for _ in range(_STALE_SEARCHES):
-        report = await index.search(question)
-        if not report.stale:
-            break
-    return report
 
 
 def notes_of_page(state: FileState, data: bytes, sizes: ChunkSizes) -> IndexedFile:

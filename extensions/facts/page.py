@@ -40,11 +40,9 @@ from nacre.sessions.contracts.messages import sendable
 SectionName: TypeAlias = Literal["Facts", "History", "Notes"]
 SECTIONS: tuple[SectionName, ...] = ("Facts", "History", "Notes")
 
-
 MAX_KEY_CHARS = 200
 MAX_VALUE_CHARS = 8_000
 MAX_SOURCE_CHARS = 300
-
 
 _HEADING = re.compile(r"(#{1,2})\s+(.*)")
 _ID = re.compile(r"(?:^|\s+)\^([0-9a-z]{6})$")
@@ -231,7 +229,9 @@ class Page:
         return found
 
     def _note(self, start: int, end: int) -> PlacedNote:
-        lines = [self._lines[start][2:], *(_unindented(line) for line in self._lines[start + 1 : end])]
+        others = self._lines[start + 1 : end]
+        lines = [line.removeprefix(_INDENT) if line.startswith(_INDENT) else line.strip() for line in others]
+        lines = [self._lines[start][2:], *lines]
         last = lines[-1].rstrip()
         found = _ID.search(last)
         number = note_number(found[1]) if found is not None else None
@@ -275,10 +275,6 @@ def _new_page(identity: str) -> str:
         *(line for section in SECTIONS for line in (f"## {section}", "")),
     )
     return "\n".join(lines)
-
-
-def _unindented(line: str) -> str:
-    return line.removeprefix(_INDENT) if line.startswith(_INDENT) else line.strip()
 
 
 def same_key(key: str) -> str:

@@ -18,7 +18,6 @@ from nacre.record import Record
 if TYPE_CHECKING:
     from nacre.memory.contracts.workspace import Workspace
     from nacre.memory.files.proposals import NoteCut, Target
-    from nacre.runtime.contracts.clock import Clock
     from nacre.runtime.recall.memory_plugin import MemoryPlugin
     from nacre.runtime.settings.config import Config
     from nacre.sessions.stores.rewriting import RewritableStore
@@ -115,44 +114,33 @@ def forget(
 
 async def _forget(invocation: Invocation, options: _Options) -> int:
     from nacre.closing import using
+    from nacre.extensions.forget.search import remaining_places
     from nacre.runtime.storage.storage import open_sessions, storage_of
 
     config = invocation.config
-    now = config.clock
     workspace = storage_of(config).workspace()
-    async with (
-        using(open_sessions(config, now)) as store,
-        _extension_engine(config, now) as engine,
-    ):
+    async with using(open_sessions(config, config.clock)) as store, _extension_engine(config) as engine:
         plan = await _planned(config, workspace, store, engine, options)
         if not options.as_json:
             invocation.say(*plan.summary())
         if plan.is_empty:
-            return await _report_nothing(invocation, store, plan, options)
+            elsewhere = await remaining_places(config, store, plan.target, ())
+            if options.as_json:
+                print_json(plan.as_json(applied=False, left=elsewhere))
+            else:
+                invocation.warn("No line of the notes has that.", *elsewhere)
+            return 1
         asks = sys.stdin.isatty() and sys.stdout.isatty() and not options.as_json
         if not (options.yes or (asks and click.confirm("Remove this?", default=False))):
             if options.as_json:
                 return print_json(plan.as_json(applied=False, left=[]))
             invocation.warn("Nothing was changed. --yes removes this.")
             return 0
-        left = await _remove(config, workspace, store, engine, plan, options, now)
+        left = await _remove(config, workspace, store, engine, plan, options)
     if options.as_json:
         return print_json(plan.as_json(applied=True, left=left))
     _report(invocation, plan, left)
     return 0
-
-
-async def _report_nothing(
-    invocation: Invocation, store: RewritableStore, plan: _Plan, options: _Options
-) -> int:
-    from nacre.extensions.forget.search import remaining_places
-
-    elsewhere = await remaining_places(invocation.config, store, plan.target, ())
-    if options.as_json:
-        print_json(plan.as_json(applied=False, left=elsewhere))
-    else:
-        invocation.warn("No line of the notes has that.", *elsewhere)
-    return 1
 
 
 def _report(invocation: Invocation, plan: _Plan, left: list[str]) -> None:
@@ -220,7 +208,6 @@ async def _remove(
     engine: MemoryPlugin | None,
     plan: _Plan,
     options: _Options,
-    now: Clock,
 ) -> list[str]:
     """Removes what is planned; sentences about what remains."""
     from nacre.extensions.forget.search import remaining_places
@@ -246,7 +233,7 @@ async def _remove(
         await elsewhere.forget_ended_turns(lambda text: json_matches(text, plan.target))
     if plan.ledger:
         await _in_ledger(config, plan.target, dry_run=False)
-    left += await _rebuild_index(config, now)
+    left += await _rebuild_index(config)
     if options.history and config.is_in_files:
         from asyncio import to_thread
 
@@ -331,7 +318,7 @@ async def _in_ledger(config: Config, target: Target, *, dry_run: bool) -> dict[s
     return found
 
 
-async def _rebuild_index(config: Config, now: Clock) -> list[str]:
+async def _rebuild_index(config: Config) -> list[str]:
     """Builds the index again without cached vectors, so that no removed word stays in its pages.
 
     Returns sentences about what failed. Raises `MemoryIndexError`.
@@ -343,7 +330,7 @@ async def _rebuild_index(config: Config, now: Clock) -> list[str]:
 
     cache = config.settings.agent.memory_search.cache
     strict = with_search(config, cache=cache.model_copy(update={"enabled": False}))
-    engine = await open_memory(strict, now)
+    engine = await open_memory(strict, config.clock)
     if engine is None:
         return []
     async with using(engine):
@@ -351,14 +338,14 @@ async def _rebuild_index(config: Config, now: Clock) -> list[str]:
     if config.folders.facts_index_file.exists():
         async with AsyncExitStack() as closing:
             opening = OpeningAgent(
-                config=strict, now=now, embedder=None, on_note=lambda _name: None, closing=closing
+                config=strict, now=config.clock, embedder=None, on_note=lambda _name: None, closing=closing
             )
             await load_facts(opening).sync()
     return [report.problem] if report.problem else []
 
 
 @asynccontextmanager
-async def _extension_engine(config: Config, now: Clock) -> AsyncIterator[MemoryPlugin | None]:
+async def _extension_engine(config: Config) -> AsyncIterator[MemoryPlugin | None]:
     """The started memory engine of an extension; `None` if the settings choose none."""
     from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY
 
@@ -371,7 +358,7 @@ async def _extension_engine(config: Config, now: Clock) -> AsyncIterator[MemoryP
     from nacre.runtime.recall.open_memory import own_memory_home
 
     async with (
-        own_memory_home(config, name, now) as home,
+        own_memory_home(config, name, config.clock) as home,
         using(load_engine(name, config.settings.plugins)) as engine,
     ):
         await engine.start(home)

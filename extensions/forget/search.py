@@ -60,10 +60,11 @@ async def remaining_places(
         if rows:
             tables = ", ".join(f"{table} ({count})" for table, count in rows.items())
             sentences.append(f"Rows of these tables have it: {tables}.")
-    return [
-        *sentences,
-        *await asyncio.to_thread(_file_sentences, config, target, _needles(removed), frozenset(found)),
-    ]
+    # Bytes find a line even where nothing separates it from its neighbors.
+    plain = (line.strip(" -*+>").encode() for line in removed)
+    needles = [needle for needle in plain if len(needle) >= _MIN_NEEDLE_BYTES]
+    in_files = await asyncio.to_thread(_file_sentences, config, target, needles, frozenset(found))
+    return [*sentences, *in_files]
 
 
 def _file_sentences(
@@ -256,12 +257,6 @@ def _name_matches(name: str, target: Target) -> bool:
     """Whether the name of a file or folder matches; `_` separates words, and accents may be left out."""
     plain, unaccented = name.replace("_", " "), Target(words=frozenset(map(slug_of, target.words)))
     return target.matches(plain) or unaccented.matches(plain)
-
-
-def _needles(lines: Sequence[str]) -> tuple[bytes, ...]:
-    """The bytes that find lines even where nothing separates them from their neighbors."""
-    plain = (line.strip(" -*+>").encode() for line in lines)
-    return tuple(needle for needle in plain if len(needle) >= _MIN_NEEDLE_BYTES)
 
 
 def _file_matches(path: Path, target: Target, needles: Sequence[bytes]) -> bool:

@@ -521,7 +521,7 @@ def command(
     program: Origin,
     path: Path,
     dry_run: bool,
-    key_place: str,
+    key_place: KeyPlace,
     other_workspace: Path | None,
     as_json: bool,
 ) -> int:
@@ -537,16 +537,16 @@ def command(
     path = path.expanduser().resolve()
     if other_workspace is not None and (program != "openclaw" or not path.is_dir()):
         raise click.UsageError("Use --from-workspace only with the state folder of OpenClaw.")
-    options = ImportOptions(
-        origin=program, is_dry=dry_run, key_place="keyring" if key_place == "keyring" else "file"
-    )
+    options = ImportOptions(origin=program, is_dry=dry_run, key_place=key_place)
     screen = screen_on(sys.stderr, invocation.environment)
 
     def show_progress(sessions: int) -> None:
         if screen.is_live and sessions % _SESSIONS_PER_UPDATE == 0:
             screen.status(f"{sessions} sessions read")
 
-    read, files = _reader(program), _files(invocation, program, path, other_workspace)
+    module = import_module(f"nacre.extensions.importers.sources.{program}")
+    read: Reader = getattr(module, f"read_{program}")
+    files = _files(invocation, program, path, other_workspace)
     try:
         report = asyncio.run(
             run_import(
@@ -566,13 +566,6 @@ def command(
         invocation.say(*report_lines(report, is_dry=dry_run), *_next_steps(report, is_dry=dry_run))
     invocation.warn(*report.problems)
     return 1 if report.problems else 0
-
-
-def _reader(program: Origin) -> Reader:
-    reader: Reader = getattr(
-        import_module(f"nacre.extensions.importers.sources.{program}"), f"read_{program}"
-    )
-    return reader
 
 
 def _files(invocation: Invocation, program: Origin, path: Path, workspace: Path | None) -> Files:

@@ -319,7 +319,10 @@ def report_lines(report: Report, *, is_dry: bool) -> list[str]:
             numbers = (counts.found, counts.imported, counts.here, counts.skipped)
             rows.append((kind, *map(str, numbers)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(_cell(row, widths)).rstrip() for row in rows]
+    lines: list[str] = []
+    for first, *others in rows:
+        cells = (text.rjust(width) for text, width in zip(others, widths[1:], strict=True))
+        lines.append("  ".join((first.ljust(widths[0]), *cells)).rstrip())
     if len(rows) == 1:
         return ["The source is empty."]
     if report.reasons:
@@ -327,10 +330,8 @@ def report_lines(report: Report, *, is_dry: bool) -> list[str]:
     for kind in KINDS:
         for (each, reason), count in report.reasons.items():
             if each == kind:
-                lines.append(
-                    f"  {count} {kind if count > 1 else _singular(kind)}: "
-                    f"{reason}{_names_text(report, each, reason)}"
-                )
+                name = kind if count > 1 or kind == "settings" else kind.removesuffix("s")
+                lines.append(f"  {count} {name}: {reason}{_names_text(report, each, reason)}")
     if report.moved:
         lines += ["", "Stored beside your own file of that name. Copy what you want to use into it:"]
         lines += [f"  {name} -> {path}" for name, path in report.moved]
@@ -365,17 +366,6 @@ def unaccounted(report: Report) -> list[str]:
         for kind, counts in report.counts.items()
         if counts.unaccounted
     ]
-
-
-def _cell(row: tuple[str, ...], widths: list[int]) -> list[str]:
-    return [
-        row[0].ljust(widths[0]),
-        *(text.rjust(width) for text, width in zip(row[1:], widths[1:], strict=True)),
-    ]
-
-
-def _singular(kind: Kind) -> str:
-    return kind if kind == "settings" else kind.removesuffix("s")
 
 
 def _names_text(report: Report, kind: Kind, reason: str) -> str:

@@ -76,7 +76,14 @@ def should_capture(text: str, *, most_chars: int, triggers: Sequence[str] = ()) 
         return True
     if text.endswith(("?", "？")) or PHRASES["forget"].search(flat):
         return False
-    return _is_statement(text, flat)
+    return bool(
+        _EMAIL.search(text)
+        or _PHONE.search(text)
+        or PHRASES["keep"].search(flat)
+        or any(occurs(kind, flat) for kind in ("decision", "preference", "rule", "fact"))
+        or any(pattern.search(flat) for pattern in _CZECH.values())
+        or _STRESSED.search(flat)
+    )
 
 
 def captures(said: str, *, most_chars: int, triggers: Sequence[str] = ()) -> tuple[str, ...]:
@@ -112,17 +119,6 @@ def same_statement(left: str, right: str) -> bool:
     Another digit, name or negation makes another statement, however near the vectors are.
     """
     return _bare(left) == _bare(right)
-
-
-def _is_statement(text: str, flat: str) -> bool:
-    return bool(
-        _EMAIL.search(text)
-        or _PHONE.search(text)
-        or PHRASES["keep"].search(flat)
-        or any(occurs(kind, flat) for kind in ("decision", "preference", "rule", "fact"))
-        or any(pattern.search(flat) for pattern in _CZECH.values())
-        or _STRESSED.search(flat)
-    )
 
 
 def _bare(text: str) -> str:

@@ -176,7 +176,7 @@ class Memories:
         """Stores a text, unless the same audience has an equal memory."""
         text = _cleaned(text)
         scope = self.scope(audience)
-        vector = await self._vector_of_memory(text)
+        vector = (await self._vectors_of([("", text)])).get("") if self._embedder and text else None
         if (same := await self._equal_memory(text, vector, scope)) is not None:
             return Stored(memory=same, is_new=False)
         memory = Memory(
@@ -275,11 +275,6 @@ class Memories:
             return None
         self.problem = ""
         return vector
-
-    async def _vector_of_memory(self, text: str) -> Vector | None:
-        if self._embedder is None or not text:
-            return None
-        return (await self._vectors_of([("", text)])).get("")
 
     def _failed(self, problem: str) -> None:
         if problem != self.problem:

@@ -26,7 +26,6 @@ from nacre.extensions.lancedb.memories import (
 )
 from nacre.extensions.lancedb.records import (
     DEFAULT_IMPORTANCE,
-    PRIVATE,
     Category,
     Recalled,
     Scope,
@@ -38,6 +37,7 @@ from nacre.extensions.lancedb.table import MemoryTable, TableUnusable, missing_l
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
 from nacre.memory.files.sources.secrets import without_new_secrets
+from nacre.memory.files.sources.source import PRIVATE
 from nacre.prompts import render
 from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms, random_id

@@ -7,26 +7,24 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from nacre.memory.files.sources.source import PRIVATE, Audience, Speaker
 from nacre.record import Record
 from nacre.runtime.tools.function import ToolChat
 
 Vector: TypeAlias = Sequence[float]
 Category: TypeAlias = Literal["preference", "fact", "decision", "entity", "other"]
 """What a memory is about."""
-Speaker: TypeAlias = Literal["owner", "others", "assistant", "tool", "unknown"]
-"""Whose words they are, or may be; `unknown` for rows of another program's table."""
 Writer: TypeAlias = Literal["tool", "capture", "import"]
 """How a memory was stored: by `memory_store`, by auto-capture, or in a table of another program."""
 
-PRIVATE = "private"
-"""The audience of what only the owner may read. Any other audience is the folder of a chat, such as
-`chats/telegram-group-7`, and means the people in that chat.
-"""
 DEFAULT_IMPORTANCE = 0.7
 
 
 class Origin(Record):
-    """Where a memory came from. `entry_id` is the transcript entry that contains it or its beginning."""
+    """Where a memory came from. `entry_id` is the transcript entry that contains it or its beginning.
+
+    `said_by` is `unknown` for rows of another program's table.
+    """
 
     session_key: str
     session_id: str
@@ -49,7 +47,7 @@ class Memory(Record):
     importance: float
     category: Category
     created_at_ms: int
-    audience: str
+    audience: Audience
     origin: Origin
 
 
@@ -81,7 +79,7 @@ class Scope(Record):
     """Rows of one agent, and of one audience unless it is `None`."""
 
     agent_id: str
-    audience: str | None
+    audience: Audience | None
 
 
 async def origin_in(chat: ToolChat, text: str, written_by: Writer) -> Origin:

@@ -21,20 +21,19 @@ from typing import Any, ParamSpec, cast, get_args
 
 from nacre.extensions.lancedb.records import (
     DEFAULT_IMPORTANCE,
-    PRIVATE,
     Category,
     FoundByWords,
     FoundNear,
     Memory,
     Origin,
     Scope,
-    Speaker,
     Vector,
     Writer,
 )
 from nacre.installation import install_command
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.records import Chunk
+from nacre.memory.files.sources.source import PRIVATE, Speaker
 from nacre.memory.text.lexical import lexical_fields, match_query
 
 P = ParamSpec("P")

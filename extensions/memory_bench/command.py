@@ -171,13 +171,7 @@ def isolated_config(config: Config, folder: Path) -> Config:
         sessions_file=folder / "agents" / agent / "sessions" / "sessions.json",
         index_file=index_path(search, state_dir=folder, agent_id=agent, home=folder),
     )
-    return replace(
-        config,
-        state_dir=folder,
-        folders=folders,
-        settings=settings,
-        environment=environment,
-    )
+    return replace(config, state_dir=folder, folders=folders, settings=settings, environment=environment)
 
 
 def _isolated_memory(memory: MemorySettings) -> MemorySettings:

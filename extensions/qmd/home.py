@@ -91,7 +91,8 @@ def wanted_collections(
 
     if includes_default:
         add("memory-root", workspace, "MEMORY.md", "notes")
-        if _is_other_file(workspace / "memory.md", workspace / "MEMORY.md"):
+        older, newer = workspace / "memory.md", workspace / "MEMORY.md"
+        if older.is_file() and not (newer.exists() and older.samefile(newer)):
             add("memory-alt", workspace, "memory.md", "notes")
         add("memory-dir", workspace / "memory", "**/*.md", "notes")
         add("memory-chats", workspace / CHATS_FOLDER, "**/*.md", "chats")
@@ -146,10 +147,6 @@ def _below(workspace: Path, root: Path) -> str | None:
     except ValueError:
         return None
     return "" if relative == "." else relative
-
-
-def _is_other_file(file: Path, other: Path) -> bool:
-    return file.is_file() and not (other.exists() and file.samefile(other))
 
 
 @lru_cache(maxsize=64)
@@ -290,8 +287,11 @@ class SessionExports:
             OSError: the sessions cannot be listed, or the folder cannot be written.
         """
         kept: set[str] = set()
+        oldest_seconds = 0.0
+        if self._retention_days is not None:
+            oldest_seconds = self._now().timestamp() - self._retention_days * _DAY_SECONDS
         for info in await self.source.transcripts():
-            if self._is_over_age(info):
+            if info.modified_ns / 1e9 < oldest_seconds:
                 continue
             name = f"{Path(info.name).stem}.md"
             if await self._exported(info, name):
@@ -310,11 +310,6 @@ class SessionExports:
             await asyncio.to_thread(_write, self._folder / name, _markdown(name, text))
         self._seen[name] = (info.size_bytes, info.modified_ns, is_export)
         return is_export
-
-    def _is_over_age(self, info: TranscriptInfo) -> bool:
-        if self._retention_days is None:
-            return False
-        return info.modified_ns / 1e9 < self._now().timestamp() - self._retention_days * _DAY_SECONDS
 
     def _remove_others(self, kept: set[str]) -> None:
         for file in self._folder.glob("*.md"):

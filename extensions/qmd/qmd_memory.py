@@ -523,7 +523,27 @@ def qmd_parts(
 ) -> QmdParts:
     """qmd as the settings say, not started. `built_in` returns the engine that replaces it."""
     settings, home = config.settings.memory.qmd, qmd_home(config)
-    collections = _collections(config)
+    # One folder per agent, because two agents must not remove each other's exports.
+    named = settings.sessions.export_dir.strip()
+    exports_folder = (
+        config.state_dir / at_home(named, config.home) / config.agent_id if named else home.sessions
+    )
+    exports: SessionExports | None = None
+    if settings.sessions.enabled:
+        exports = SessionExports(
+            open_transcripts(config, now),
+            exports_folder,
+            retention_days=settings.sessions.retention_days,
+            now=now,
+        )
+    collections = wanted_collections(
+        agent_id=config.agent_id,
+        workspace=config.workspace,
+        user_folder=config.home,
+        includes_default=settings.include_default_memory,
+        paths=settings.paths,
+        sessions=exports_folder if settings.sessions.enabled else None,
+    )
     program = Program(
         settings.command,
         environment=home.environment(program_environment(config.environment)),
@@ -534,7 +554,7 @@ def qmd_parts(
         home,
         settings.update,
         collections=collections,
-        exports=_exports(config, now) if settings.sessions.enabled else None,
+        exports=exports,
         embeds=settings.search_mode != "search",
         embedding=embedding,
         now=now,
@@ -555,32 +575,3 @@ def qmd_parts(
 
 def qmd_home(config: Config) -> QmdHome:
     return QmdHome(config.folders.agent_dir / "qmd")
-
-
-def _collections(config: Config) -> tuple[Collection, ...]:
-    settings = config.settings.memory.qmd
-    return wanted_collections(
-        agent_id=config.agent_id,
-        workspace=config.workspace,
-        user_folder=config.home,
-        includes_default=settings.include_default_memory,
-        paths=settings.paths,
-        sessions=_exports_folder(config) if settings.sessions.enabled else None,
-    )
-
-
-def _exports(config: Config, now: Clock) -> SessionExports:
-    return SessionExports(
-        open_transcripts(config, now),
-        _exports_folder(config),
-        retention_days=config.settings.memory.qmd.sessions.retention_days,
-        now=now,
-    )
-
-
-def _exports_folder(config: Config) -> Path:
-    # One per agent, because two agents must not remove each other's exports.
-    named = config.settings.memory.qmd.sessions.export_dir.strip()
-    if not named:
-        return qmd_home(config).sessions
-    return config.state_dir / at_home(named, config.home) / config.agent_id

@@ -196,7 +196,10 @@ class _Nodes:
         self.skipped: list[Skipped] = []
         self.shows: list[str] = []
         self.attachments = 0
-        self.parents = {key: _known_parent(node, mapping) for key, node in mapping.items()}
+        self.parents = {
+            key: parent if isinstance(parent := node.get("parent"), str) and parent in mapping else None
+            for key, node in mapping.items()
+        }
         self._name, self._pictures, self._file = name, pictures, file
         self._calls: dict[str, str] = {}
         children: dict[str | None, list[str]] = {}
@@ -315,11 +318,6 @@ class _Nodes:
 
     def _skip(self, reason: str, kind: Kind = "messages") -> None:
         self.skipped.append(Skipped(kind=kind, name=self._name, reason=reason, file=self._file))
-
-
-def _known_parent(node: Mapping[str, Any], mapping: Mapping[str, Any]) -> str | None:
-    parent = node.get("parent")
-    return parent if isinstance(parent, str) and parent in mapping else None
 
 
 def _ms(seconds: object) -> int | None:

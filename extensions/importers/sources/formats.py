@@ -77,7 +77,9 @@ def leaves(
 def _elements(file: IO[bytes]) -> Iterator[Any]:
     import ijson
 
-    prefix = "item" if _first_char(file) == b"[" else ""
+    head = file.read(4096)
+    file.seek(3 if head.startswith(codecs.BOM_UTF8) else 0)
+    prefix = "item" if head.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[") else ""
     try:
         # A text that does not end in what is read at once is read again from its beginning.
         yield from ijson.items(_Shallow(file), prefix, use_float=True, buf_size=_MOST_BYTES)
@@ -115,13 +117,6 @@ class _Shallow:
         if self._text_bytes > _MOST_TEXT_MB << 20:
             raise _ArrayBroken(f"a text in it is longer than {_MOST_TEXT_MB} MB")
         return data
-
-
-def _first_char(file: IO[bytes]) -> bytes:
-    """The first character that is not white space, leaving the file at its beginning, behind a BOM."""
-    head = file.read(4096)
-    file.seek(3 if head.startswith(codecs.BOM_UTF8) else 0)
-    return head.removeprefix(codecs.BOM_UTF8).lstrip()[:1]
 
 
 def variables(files: Files, name: str) -> Iterator[Piece]:

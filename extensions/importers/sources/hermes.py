@@ -67,15 +67,10 @@ def read_hermes(files: Files) -> Iterator[Piece]:
 
 def _as_list(data: bytes) -> bytes:
     """Hermes separates notes with lines of `§`; here each note becomes a list item."""
-    text = data.decode("utf-8", "replace")
-    notes = [note.strip() for note in text.split("\n§\n")]
+    notes = [note.strip() for note in data.decode("utf-8", "replace").split("\n§\n")]
     if len(notes) == 1:
         return data
-    return "".join(map(_item, notes)).encode()
-
-
-def _item(note: str) -> str:
-    return "- " + "\n  ".join(note.splitlines()) + "\n" if note else ""
+    return "".join("- " + "\n  ".join(note.splitlines()) + "\n" for note in notes if note).encode()
 
 
 def _skip_reason(name: str) -> str:

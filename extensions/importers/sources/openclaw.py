@@ -109,11 +109,7 @@ def _index(files: Files, name: str, names: tuple[str, ...]) -> dict[str, Mapping
     if name not in names:
         return {}
     with files.open_file(name) as file:
-        try:
-            value = json.loads(file.read())
-        except (ValueError, RecursionError):
-            return {}
-    found = value.items() if isinstance(value, dict) else ()
+        found = (_object(file.read()) or {}).items()
     return {key: record for key, record in found if isinstance(record, dict) and record.get("sessionId")}
 
 
