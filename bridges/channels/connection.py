@@ -22,7 +22,7 @@ class Address(Record):
     """A server's address. `ca_file` names the authority that signed its certificate; empty means the
     system's.
 
-    `setting` is where the address stands in the settings, for error messages: `channels.irc`.
+    `setting` is the key of the address in the settings, for error messages: `channels.irc`.
     """
 
     host: str
@@ -46,10 +46,8 @@ def tls_context(ca_file: str, setting: str) -> ssl.SSLContext:
         ) from error
 
 
-async def connect(
-    address: Address, *, limit: int = 2**16
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Opens a connection, with TLS if the address asks for it. `limit` is the reader's buffer in bytes.
+async def connect(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Opens a connection, with TLS if the address asks for it.
 
     Raises:
         CannotConnect: the server does not answer, or its certificate is not accepted.
@@ -57,7 +55,7 @@ async def connect(
     context = tls_context(address.ca_file, address.setting) if address.tls else None
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
-            return await asyncio.open_connection(address.host, address.port, ssl=context, limit=limit)
+            return await asyncio.open_connection(address.host, address.port, ssl=context)
     except OSError as error:  # includes timeouts and TLS errors
         raise CannotConnect(connect_problem(address, error)) from error
 

@@ -1,13 +1,14 @@
-"""What the channels share when they read a message: its files, mentions, and events to ignore."""
+"""Shared by channels that read messages: untrusted JSON, files, mentions, and events to ignore."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from nacre.bridges.contracts.errors import BridgeError
 from nacre.record import Record
@@ -88,6 +89,16 @@ async def with_files(
     """
     files = [await _attachment(file, fetch, service, limit_bytes) for file in message.files]
     return replace(message.inbound, attachments=tuple(files))
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """The value if it is a JSON object, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def mappings(value: object) -> Iterator[Mapping[str, Any]]:
+    """The JSON objects in a value that should be a list of them."""
+    return (item for item in value if isinstance(item, Mapping)) if isinstance(value, list) else iter(())
 
 
 def strip_mention(text: str, name: str) -> tuple[str, bool]:

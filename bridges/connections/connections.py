@@ -133,7 +133,9 @@ class Supervisor:
 
     async def _start(self) -> None:
         self.bridge.refused.clear()
-        await self.bridge.start(await self._make_inbox(self._connected))
+        inbox = await self._make_inbox(self._connected)
+        if not self._stopping:
+            await self.bridge.start(inbox)
 
     def _is_stopping(self) -> bool:
         return self._stopping

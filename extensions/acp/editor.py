@@ -1,8 +1,8 @@
 """The assistant as an agent of the Agent Client Protocol (https://agentclientprotocol.com), version 1.
 
 A session of an editor is a private conversation of the owner, `editor-<id>`, which `session/load` opens
-again, also in another program. The editor's folder and MCP servers are not used: what the assistant may read
-and run is for the owner's settings to say.
+again, also in another program. The editor's folder and MCP servers are not used, because only the owner's
+settings decide what the assistant may read and run.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ if TYPE_CHECKING:
 
 CHANNEL = "editor"
 SHOWN_CHARS = 8_000
-"""How much of a tool's result an editor is sent."""
+"""How much of a tool's result is sent to an editor."""
 INTERNAL_ERROR = -32603
 _INVALID_REQUEST = (
     b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"A line must hold one JSON object."}}\n'
@@ -107,7 +107,7 @@ async def serve_editor(agent: Agent) -> None:
 async def _pass_objects(
     written: asyncio.StreamReader, requests: asyncio.StreamReader, output: asyncio.StreamWriter
 ) -> None:
-    """Passes lines on and answers those that hold no JSON object, which would end the library."""
+    """Passes lines on, and rejects those that are not JSON objects, which would stop the library."""
     try:
         while line := await written.readline():
             message = None
@@ -202,7 +202,9 @@ class EditorAgent:
             AvailableCommand(
                 name=command.called_by[0].removeprefix("/"),
                 description=command.help,
-                input=_hint(command.arguments),
+                input=AvailableCommandInput(root=UnstructuredCommandInput(hint=command.arguments))
+                if command.arguments
+                else None,
             )
             for command in self._agent.commands(_inbound(session_id))
             if command.called_by[0].startswith("/")
@@ -212,7 +214,7 @@ class EditorAgent:
         telling.add_done_callback(self._telling.discard)
 
     async def _ask(self, session_id: str, asked: ApprovalAsked) -> None:
-        """Asks the editor's user about a tool call; another answer than consent denies it."""
+        """Asks the editor's user about a tool call. Any answer other than consent denies it."""
         assert self._client is not None
         call = ToolCallUpdate(
             tool_call_id=asked.call_id,
@@ -248,10 +250,6 @@ def _inbound(session_id: str, text: str = "", attachments: tuple[Attachment, ...
     )
 
 
-def _hint(arguments: str) -> AvailableCommandInput | None:
-    return AvailableCommandInput(root=UnstructuredCommandInput(hint=arguments)) if arguments else None
-
-
 def _checked(session_id: str) -> str:
     """The id, which is also the name of a private conversation. An editor reaches no other sessions."""
     if not _SESSION.fullmatch(session_id):
@@ -260,12 +258,12 @@ def _checked(session_id: str) -> str:
 
 
 def _updates(event: Event, *, has_streamed: bool) -> Iterable[SessionUpdate]:
-    """What an editor is shown of an event. Text that was not streamed comes with the reply."""
+    """The updates that show an event in an editor. Text that was not streamed comes with the reply."""
     match event:
         case TextStreamed(text=text):
             yield update_agent_message_text(text)
         case AnswerDiscarded():
-            yield update_agent_message_text("\n\n[The answer broke off, and begins anew.]\n\n")
+            yield update_agent_message_text("\n\n[The answer was interrupted here and starts again.]\n\n")
         case ToolStarted():
             yield start_tool_call(
                 event.call_id,

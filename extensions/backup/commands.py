@@ -1,9 +1,9 @@
 """The commands `nacre backup` and `nacre restore`; which files belong in a backup, a consistent copy of each,
 and the archive that holds them.
 
-A database is copied with SQLite's backup API, as of the end of one transaction. Of a file that only grows,
-the copy holds whole lines. Any other file is read again until it does not change while it is read. The
-archive is written under a temporary name and renamed once it is complete.
+A database is copied with SQLite's backup API, as of the end of one transaction. A file that only grows is
+copied up to its last whole line. Any other file is read again until it does not change while it is read. The
+archive is written under a temporary name and renamed when it is complete.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _PIECE_BYTES = 1 << 20
 WORK_FOLDER = ".backup"
 """The folder in the state folder where copies are made. A backup removes what a killed one left there."""
 _LEAST_FREE_BYTES = 1 << 30
-"""With less, copies are made beside the archive, unless it is encrypted: the disk of it has room."""
+"""With less, copies are made beside the archive, whose disk has room, unless the archive is encrypted."""
 _STATE_EXCLUDED = frozenset({"locks", "logs", "models", WORK_FOLDER})
 """Folders of the state folder that are not backed up: locks, the log, models that can be downloaded again."""
 _TEMPORARY = (".lock", ".building", "-wal", "-shm", "-journal", ".tmp")
@@ -172,7 +172,7 @@ class Root(Record):
 
 
 def roots_of(configs: Sequence[Config]) -> tuple[list[Root], list[Place]]:
-    """The folders and files of all agents of a state folder. What its own links lead to comes before it."""
+    """The folders and files of all agents of a state folder. The targets of its links come before it."""
     state = configs[0].state_dir.resolve()
     roots, places = [Root(source=state, path=STATE)], []
     for link in state.iterdir():
@@ -199,7 +199,7 @@ def roots_of(configs: Sequence[Config]) -> tuple[list[Root], list[Place]]:
 
 
 def left_out_of(configs: Sequence[Config]) -> list[str]:
-    """Sentences about what the agents use and the backup does not contain."""
+    """Sentences about data of the agents that the backup does not contain."""
     sentences = []
     for config in configs:
         if not config.is_in_files:
@@ -310,7 +310,7 @@ def write_backup(
 
 
 def _remove_unfinished(folder: Path, now: datetime) -> None:
-    """Removes what killed backups with a time in their names left: nobody has written to it for a day."""
+    """Removes leftovers of killed backups with a time in their names, if they are older than a day."""
     for left in (*folder.glob(".nacre-*.tar.gz*.unfinished"), *folder.glob(".nacre-*.tar.gz*.copies")):
         with suppress(OSError):
             if now.timestamp() - left.stat().st_mtime > 86_400:
@@ -329,20 +329,19 @@ class _Writer:
         for root in roots:
             # Session indexes come first: each transcript that an index names is already on disk.
             for index in sorted(self._indexes):
-                if index.parent.is_dir() and index.is_relative_to(root.source):
-                    self._put_index(tar, index, f"{root.path}/{index.relative_to(root.source).as_posix()}")
+                if not (index.parent.is_dir() and index.is_relative_to(root.source)):
+                    continue
+                path = f"{root.path}/{index.relative_to(root.source).as_posix()}"
+                with locked(index) if os.access(index.parent, os.W_OK) else nullcontext():
+                    for suffix in ("", ".changes", ".bak", ".changes.bak"):
+                        source = index.with_name(index.name + suffix)
+                        if source.exists():
+                            self._put(tar, source, path + suffix)
             # Twice: a copied file may refer to a file that was created after the first pass.
             for _ in range(2):
                 for source, path in walk(root, without=self._without):
                     if path not in self.entries:
                         self._put(tar, source, path)
-
-    def _put_index(self, tar: tarfile.TarFile, index: Path, path: str) -> None:
-        with locked(index) if os.access(index.parent, os.W_OK) else nullcontext():
-            for suffix in ("", ".changes", ".bak", ".changes.bak"):
-                source = index.with_name(index.name + suffix)
-                if source.exists():
-                    self._put(tar, source, path + suffix)
 
     def _put(self, tar: tarfile.TarFile, source: Path, path: str) -> None:
         try:
@@ -434,7 +433,7 @@ def backup(
     identity: Path | None,
     as_json: bool,
 ) -> int:
-    """Write everything into one archive; `nacre restore` brings it back.
+    """Write everything into one archive, which `nacre restore` restores.
 
     PATH is a new file, or a folder in which a file named after the current time is created. The assistant may
     keep running. With --check, the existing archive PATH is verified instead. The archive contains the
@@ -462,7 +461,9 @@ def backup(
         )
     remove_leftovers(folder_beside(invocation.config.state_dir))
     now = system_clock(UTC)()
-    archive = _archive_path(path or Path(), now, is_encrypted=bool(recipients))
+    archive = (path or Path()).absolute()
+    if archive.is_dir():
+        archive /= f"nacre-{now:%Y%m%dT%H%M%SZ}.tar.gz{'.age' if recipients else ''}"
     try:
         manifest = write_backup(
             _all_agents(context, invocation.config), archive, recipients=recipients, now=now
@@ -483,7 +484,7 @@ def backup(
     type=click.Path(path_type=Path),
     help="Restore to DIR; the state folder unless given.",
 )
-@click.option("-y", "--yes", is_flag=True, help="Replace an assistant that is there, without asking.")
+@click.option("-y", "--yes", is_flag=True, help="Replace an existing assistant without asking.")
 @identity_option
 @json_option("Print one JSON object instead of sentences; ask nothing.")
 @shared_options
@@ -497,9 +498,9 @@ def restore(
 ) -> int:
     """Restore a backup, on this machine or on a new one.
 
-    The whole archive is checked before anything is written. An assistant that is there already is replaced
-    only after you agree, and its folder is renamed, never deleted. Afterwards the command says what the
-    archive does not have, such as keys that were set in the environment.
+    The whole archive is checked before anything is written. An existing assistant is replaced only after you
+    agree, and its folder is renamed, never deleted. Afterwards the command reports what the archive does not
+    contain, such as keys that were set in the environment.
     """
     from nacre.extensions.backup.restore import RestoreRefused, is_encrypted, restore_backup
 
@@ -516,7 +517,7 @@ def restore(
         raise click.ClickException(str(error)) from error
     except (ArchiveUnusable, KeyUnusable, OSError) as error:
         raise click.ClickException(
-            f"{archive} cannot be restored, and {target} is as it was. {error}"
+            f"{archive} cannot be restored, and {target} was not changed. {error}"
         ) from error
     missing = _missing_variables(target, environment)
     if as_json:
@@ -525,7 +526,7 @@ def restore(
         return print_json({**facts, **_manifest_json(manifest)})
     voice.say(f"{target} was restored to its state at {manifest.made_at}: {_counted_files(manifest)}.")
     if aside is not None:
-        voice.say(f"What was there before is in {aside}.")
+        voice.say(f"The previous contents are in {aside}.")
     for place in manifest.places:
         voice.say(
             f"The {place.what} of agent {place.agent_id} was {place.was}, outside the state folder. "
@@ -544,10 +545,10 @@ def restore(
 
 
 def _place_aside(target: Path, *, yes: bool, may_ask: bool) -> Path | None:
-    """Where the folder at `target` goes, or `None` if nothing is there.
+    """Where the folder at `target` moves, or `None` if it is empty or missing.
 
     Raises:
-        click.ClickException: an assistant is there that serves, or that the owner does not want replaced.
+        click.ClickException: its assistant is being served, or the owner does not want to replace it.
     """
     from nacre.extensions.backup.restore import folder_beside, remove_leftovers
     from nacre.runtime.contracts.clock import system_clock
@@ -568,7 +569,7 @@ def _place_aside(target: Path, *, yes: bool, may_ask: bool) -> Path | None:
             return aside
         raise click.ClickException("Nothing was changed.")
     raise click.ClickException(
-        f"{target} is not empty, and nothing was changed. --yes replaces it and keeps what is there as "
+        f"{target} is not empty, and nothing was changed. --yes replaces it and keeps the present folder as "
         f"{aside}; --to names another folder."
     )
 
@@ -581,7 +582,7 @@ def _ask_identity(archive: Path) -> Path | None:
         file = Path(answer).expanduser().absolute()
         if not answer or file.is_file():
             return file if answer else None
-        click.echo(f"  {file} is no file.")
+        click.echo(f"  {file} is not a file.")
 
 
 def _missing_variables(state: Path, environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -596,12 +597,6 @@ def _missing_variables(state: Path, environment: Mapping[str, str]) -> tuple[str
     except ConfigError:
         return ()
     return tuple(name for name in named if not known.get(name))
-
-
-def _archive_path(path: Path, now: datetime, *, is_encrypted: bool) -> Path:
-    if path.is_dir():
-        path = path / f"nacre-{now:%Y%m%dT%H%M%SZ}.tar.gz{'.age' if is_encrypted else ''}"
-    return path.absolute()
 
 
 def _all_agents(context: click.Context, config: Config) -> list[Config]:

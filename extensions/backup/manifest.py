@@ -1,8 +1,8 @@
 """The manifest of an archive: its last member, `manifest.json`.
 
 Format `nacre-backup`, version 1. `files` lists path, kind, size in bytes, SHA-256 and mode of each file;
-`counts` counts them; `places` lists what lay outside the state folder; `leftOut` gives reasons. An archive
-without a manifest was cut off.
+`counts` counts them; `places` lists folders and files from outside the state folder; `leftOut` has reasons.
+An archive without a manifest was truncated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ VERSION = 1
 STATE = "state"
 """The folder of an archive that holds the state folder."""
 OUTSIDE = "outside"
-"""The folder that holds, under each agent's ID, what lay outside the state folder."""
+"""The folder for files from outside the state folder, under each agent's ID."""
 
 FILE, LINES, DATABASE, FOLDER, LINK = "file", "lines", "database", "folder", "link"
 """Kinds of entries; `lines` are whole lines of a file that only grows."""
@@ -44,7 +44,7 @@ class Entry(Record):
 
 
 class Place(Record):
-    """What lay outside the state folder: its agent, what it is, where it was, its path in the archive."""
+    """A folder or file from outside the state folder: its agent, kind, former path and archive path."""
 
     agent_id: str
     what: str

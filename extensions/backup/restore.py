@@ -101,8 +101,8 @@ def restore_backup(
 
     The state folder of the archive becomes `target`; what lay outside it goes to `target/outside`. Links are
     created last, so that nothing is written through a link. Leftovers of killed restores beside `target` are
-    removed. A folder at `target` is renamed `aside` in the end, if that is given; what is in a folder that
-    keeps its place moves into `aside`.
+    removed. At the end, a folder at `target` is renamed to `aside`, if that is given. If the folder cannot be
+    renamed, such as a mount, its contents move to `aside`.
 
     Raises:
         RestoreRefused: something exists at `target`, or another restore to it is running.
@@ -115,10 +115,12 @@ def restore_backup(
     ):
         raise RestoreRefused(f"{target} is not empty. Name a new or an empty folder.")
     remove_leftovers(folder_beside(target))
-    manifest = check_backup(archive, identity=identity, most_bytes=_free_bytes(target))
+    above = next(folder for folder in (target, *target.parents) if folder.exists())
+    manifest = check_backup(archive, identity=identity, most_bytes=shutil.disk_usage(above).free)
     target.parent.mkdir(parents=True, exist_ok=True)
     with _staging(target) as staging:
-        if _folds_case(staging) and (collision := one_name_twice(manifest.entries)):
+        folds_case = staging.with_name(staging.name.upper()).exists()
+        if folds_case and (collision := one_name_twice(manifest.entries)):
             raise ArchiveUnusable(
                 f"{' and '.join(collision)} differ only in case, and the disk at {target.parent} "
                 "cannot store both. Restore to a disk that distinguishes case."
@@ -143,7 +145,7 @@ def restore_backup(
 
 
 def folder_beside(target: Path) -> Path:
-    """Where to put what belongs beside `target`: within it if it keeps its place, as a container's volume."""
+    """The folder for files beside `target`: `target` itself if it cannot be renamed, such as a mount."""
     is_fixed = target.is_mount() or not os.access(target.parent, os.W_OK)
     return target if target.is_dir() and is_fixed else target.parent
 
@@ -185,7 +187,7 @@ def _write(archive: Path, identity: Path | None, manifest: Manifest, staging: Pa
         if (written.size_bytes, written.sha256) != (entry.size_bytes, entry.sha256):
             raise ArchiveUnusable(f"{member.name} changed while it was read.")
         with suppress(OSError, OverflowError, ValueError):  # the archive may have any number
-            os.utime(target, (member.mtime, member.mtime))  # lists of sessions have days
+            os.utime(target, (member.mtime, member.mtime))  # lists of sessions show days
 
     _read(archive, identity, take)
     if expected:
@@ -214,11 +216,6 @@ def _checked_name(name: str) -> str:
     if str(PurePosixPath(checked_path(name))) != name:
         raise ArchiveUnusable(f"It contains the path {name!r}, which no backup contains.")
     return name
-
-
-def _free_bytes(target: Path) -> int:
-    above = next(folder for folder in (target, *target.parents) if folder.exists())
-    return shutil.disk_usage(above).free
 
 
 @contextmanager
@@ -259,10 +256,6 @@ def _remove(outer: Path) -> None:
         Path(folder).chmod(0o700)  # some folders may have been restored as read-only
     shutil.rmtree(outer / _FILES, ignore_errors=True)
     shutil.rmtree(outer, ignore_errors=True)
-
-
-def _folds_case(folder: Path) -> bool:
-    return folder.with_name(folder.name.upper()).exists()
 
 
 def _read(archive: Path, identity: Path | None, take: _Take) -> Manifest:
@@ -341,7 +334,7 @@ def _opened(archive: Path, identity: Path | None) -> Iterator[BinaryIO]:
             if identity is None:
                 raise ArchiveUnusable("It is encrypted. Name the file that holds your key: --identity FILE.")
             file = stack.enter_context(decrypted(file, identity))
-        packed: BinaryIO = stack.enter_context(gzip.GzipFile(fileobj=file, mode="rb"))  # type: ignore[assignment]  # it can be read like one
+        packed: BinaryIO = stack.enter_context(gzip.GzipFile(fileobj=file, mode="rb"))  # type: ignore[assignment]  # it is readable like one
         yield packed
 
 

@@ -1,9 +1,9 @@
 """`DiscordBridge`: one Discord bot, connected to the gateway.
 
-Discord's gateway takes no acknowledgments and does not tell a new session what it missed. The cursor is
-therefore the newest message id in the ledger. At the start of a session the bridge reads the known chats from
-there on: ids, called snowflakes, grow with time across all chats. An answer refers to the message it answers,
-so `find` can look for it after an unclear delivery.
+Discord's gateway takes no acknowledgments and does not send a new session what it missed. The cursor is
+therefore the newest message id in the ledger, and a new session reads the known chats from there on. Ids,
+called snowflakes, grow with time across all chats. An answer refers to the message that it answers, so `find`
+can look for it after an unclear delivery.
 """
 
 from __future__ import annotations
@@ -28,7 +28,14 @@ from discord.http import HTTPClient, Route
 from yarl import URL
 
 from nacre.bridges.channels.connection import LiveConnection, until_stopped
-from nacre.bridges.channels.messages import Ignored, IncomingMessage, RemoteFile, with_files
+from nacre.bridges.channels.messages import (
+    Ignored,
+    IncomingMessage,
+    RemoteFile,
+    mapping,
+    mappings,
+    with_files,
+)
 from nacre.bridges.contracts.bridge import Bridge, Capabilities, Inbox, Part, Place
 from nacre.bridges.contracts.errors import BridgeError, CannotConnect, DeliveryRefused, NotDelivered
 from nacre.record import Record
@@ -102,7 +109,7 @@ def read_message(raw: object, chat: Chat, me: Identity, account: str) -> Incomin
         raise Ignored("a bot wrote it")
     if type(raw.get("type")) is not int or raw["type"] not in _MESSAGE_TYPES:
         raise Ignored(f"nobody wrote it: its type is {str(raw.get('type'))[:20]!r}")
-    mentions = list(_mappings(raw.get("mentions")))
+    mentions = list(mappings(raw.get("mentions")))
     text = "\n".join((*_text(raw.get("content"), mentions, me), *_extras(raw)))
     others = list(_of_others(raw, chat, me))
     quoted = tuple(quote for quote, _ in others if quote.text.strip())
@@ -128,9 +135,8 @@ def read_message(raw: object, chat: Chat, me: Identity, account: str) -> Incomin
 
 def own_roles(guild: object, me_id: str) -> Iterator[str]:
     """The roles of a server that only the bot has."""
-    for role in _mappings(guild.get("roles") if isinstance(guild, Mapping) else None):
-        tags = role.get("tags")
-        if isinstance(tags, Mapping) and tags.get("bot_id") == me_id and is_snowflake(role.get("id")):
+    for role in mappings(mapping(guild).get("roles")):
+        if mapping(role.get("tags")).get("bot_id") == me_id and is_snowflake(role.get("id")):
             yield str(role["id"])
 
 
@@ -139,11 +145,10 @@ def is_part(raw: object, text: str, answers: str, me_id: str) -> bool:
 
     It may also be the beginning of the part, shown as a draft.
     """
-    if not isinstance(raw, Mapping) or not isinstance(raw.get("author"), Mapping):
-        return False
-    reference, content = raw.get("message_reference"), raw.get("content")
-    answered = reference.get("message_id") if isinstance(reference, Mapping) else None
-    if raw["author"].get("id") != me_id or (answered or "") != answers or not isinstance(content, str):
+    message = mapping(raw)
+    content = message.get("content")
+    answered = mapping(message.get("message_reference")).get("message_id") or ""
+    if _author(message).get("id") != me_id or answered != answers or not isinstance(content, str):
         return False
     shown, whole = content.strip(), text.strip()
     beginning = _FENCE_END.sub("", shown)
@@ -170,11 +175,10 @@ def _text(content: object, mentions: list[Mapping[str, Any]], me: Identity) -> I
 
 def _extras(raw: Mapping[str, Any]) -> Iterator[str]:
     """Text for what else a message may contain."""
-    for sticker in _mappings(raw.get("sticker_items")):
+    for sticker in mappings(raw.get("sticker_items")):
         yield f"[sticker {str(sticker.get('name'))!r}]"
-    poll = raw.get("poll")
-    if isinstance(poll, Mapping) and isinstance(poll.get("question"), Mapping):
-        yield f"[poll {str(poll['question'].get('text'))!r}]"
+    if question := mapping(mapping(raw.get("poll")).get("question")):
+        yield f"[poll {str(question.get('text'))!r}]"
 
 
 def _of_others(
@@ -184,7 +188,7 @@ def _of_others(
     somebody else's message that this one answers. A private chat has nothing unread.
     """
     found: list[tuple[object, QuoteKind]] = [
-        (snapshot.get("message"), "forward") for snapshot in _mappings(raw.get("message_snapshots"))
+        (snapshot.get("message"), "forward") for snapshot in mappings(raw.get("message_snapshots"))
     ]
     if chat.kind != "direct" and _author(raw.get("referenced_message")).get("id") != me.id:
         found.append((raw.get("referenced_message"), "quote"))
@@ -198,8 +202,7 @@ def _of_others(
 
 
 def _author(message: object) -> Mapping[str, Any]:
-    author = message.get("author") if isinstance(message, Mapping) else None
-    return author if isinstance(author, Mapping) else {}
+    return mapping(mapping(message).get("author"))
 
 
 def _name_of(author: Mapping[str, Any]) -> str:
@@ -216,7 +219,7 @@ def _is_mentioned(raw: Mapping[str, Any], mentions: list[Mapping[str, Any]], me:
 
 
 def _files(raw: Mapping[str, Any]) -> Iterator[RemoteFile]:
-    for file in _mappings(raw.get("attachments")):
+    for file in mappings(raw.get("attachments")):
         kind = file.get("content_type")
         if isinstance(file.get("url"), str):
             yield RemoteFile.read(
@@ -225,11 +228,6 @@ def _files(raw: Mapping[str, Any]) -> Iterator[RemoteFile]:
                 mime_type=kind.partition(";")[0] if isinstance(kind, str) else None,
                 size_bytes=file.get("size"),
             )
-
-
-def _mappings(value: object) -> Iterator[Mapping[str, Any]]:
-    if isinstance(value, list):
-        yield from (item for item in value if isinstance(item, Mapping))
 
 
 def snowflake_at(at_ms: int) -> int:
@@ -348,7 +346,7 @@ class DiscordClient:
             if not isinstance(page, list):
                 raise BridgeError(f"Discord answered a request for messages with {type(page).__name__}.")
             found += reversed(page)
-            last = page[0].get("id") if page and isinstance(page[0], dict) else None
+            last = mapping(page[0]).get("id") if page else None
             if len(page) < _PAGE or not after or not isinstance(last, str):
                 return found
             after = last
@@ -531,7 +529,7 @@ class DiscordBridge(Bridge):
             if name == "MESSAGE_CREATE":
                 await self._take(client, inbox, payload)
             else:
-                self._note(payload)
+                self._note(mapping(payload))
 
     async def _wait_until_ready(self, client: DiscordClient) -> None:
         try:
@@ -546,12 +544,9 @@ class DiscordBridge(Bridge):
         except (KeyError, TypeError):
             raise CannotConnect("Discord's READY event does not say who the bot is.") from None
 
-    def _note(self, payload: Any) -> None:
-        if not isinstance(payload, dict):
-            return
+    def _note(self, payload: Mapping[str, Any]) -> None:
         self._me = replace(self._me, roles={*self._me.roles, *own_roles(payload, self._me.id)})
-        lists = [payload.get(name) for name in ("channels", "threads")]
-        for raw in [payload, *(raw for found in lists if isinstance(found, list) for raw in found)]:
+        for raw in (payload, *mappings(payload.get("channels")), *mappings(payload.get("threads"))):
             try:
                 chat = read_chat(raw)
             except Ignored:

@@ -276,8 +276,6 @@ class EmailBridge(Bridge):
         self._mailbox: Mailbox | None = None
 
     async def start(self, inbox: Inbox) -> None:
-        if self.stopping.is_set():
-            return
         thread = ThreadPoolExecutor(1, thread_name_prefix="mailbox")
         try:
             mailbox = await _on(thread, lambda: Mailbox.open(self._settings))

@@ -52,15 +52,6 @@ class UnverifiedSender(Ignored):
     """The sender of an e-mail cannot be verified. The text says why."""
 
 
-class _Dmarc(Record):
-    """One server's DMARC results, each with its values of `header.from`."""
-
-    results: tuple[tuple[str, tuple[str, ...]], ...] = ()
-
-    def is_pass_for(self, domain: str) -> bool:
-        return [(word, tuple(map(str.lower, names))) for word, names in self.results] == [("pass", (domain,))]
-
-
 def verified_sender(raw: bytes, auth_server: str, *, trust_from: bool = False) -> str:
     """The sender's address in lower case.
 
@@ -134,9 +125,10 @@ def _check_results(fields: Sequence[tuple[str, bytes]], auth_server: str, domain
     found = map(_pieces, values if is_named else values[:1])
     results = [_dmarc(pieces, is_named=is_named) for pieces in found if _is_own(pieces, auth_server)]
     server = auth_server if is_named else "the mailbox's server"
-    if not results or not results[0].is_pass_for(domain):
+    verified = [("pass", (domain,))]
+    if results[:1] != [verified]:
         raise UnverifiedSender(f"{server} does not verify the sender")
-    if any(each.results and not each.is_pass_for(domain) for each in results[1:]):
+    if any(each not in ([], verified) for each in results[1:]):
         raise UnverifiedSender(f"{server} contradicts itself about the sender")
 
 
@@ -149,7 +141,8 @@ def _is_own(pieces: Sequence[str], auth_server: str) -> bool:
     return name.endswith(own[1:]) if own.startswith("*.") else name == own
 
 
-def _dmarc(pieces: Sequence[str], *, is_named: bool) -> _Dmarc:
+def _dmarc(pieces: Sequence[str], *, is_named: bool) -> list[tuple[str, tuple[str, ...]]]:
+    """One server's DMARC results, each with its values of `header.from`, in lower case."""
     if is_named:
         server = _SERVER.fullmatch(pieces[0])
         if server is None or server[2] not in (None, "1"):
@@ -165,8 +158,9 @@ def _dmarc(pieces: Sequence[str], *, is_named: bool) -> _Dmarc:
             raise UnverifiedSender("the results of its own server cannot be read")
         if found[1].lower() == "dmarc":
             named = _PROPERTIES.findall(found[3])
-            results.append((found[2].lower(), tuple(v for k, v in named if k.lower() == "header.from")))
-    return _Dmarc(results=tuple(results))
+            domains = tuple(v.lower() for k, v in named if k.lower() == "header.from")
+            results.append((found[2].lower(), domains))
+    return results
 
 
 def _pieces(value: str) -> list[str]:
@@ -210,7 +204,6 @@ _FORWARDS = re.compile(r"\s*(?:fwd?|wg|tr|rv|enc|i|vl|vs|doorst|pd|转发|轉寄
 _NOBODY = re.compile(r"[^:;@<>\"]*:\s*;\s*")
 _BULK = ("bulk", "list", "junk", "auto_reply")
 _PROGRAMS = ("mailer-daemon", "postmaster", "noreply", "no-reply", "donotreply", "do-not-reply", "bounce")
-_MOST_HEADER_CHARS = 20_000
 _MOST_HOLDERS = 50
 _HOLDER = re.compile(rb"content-type\s*:\s*(?:message|multipart)/[a-z0-9-]+", re.IGNORECASE)
 _OPAQUE = b"Content-Type: application/x-too-deep"
@@ -274,7 +267,7 @@ def _read(mail: MailMessage, sender: str, me: Identity, too_large_bytes: int) ->
         channel=CHANNEL,
         account=me.account,
         chat_id=",".join(sorted({sender, *others})),
-        thread_id=thread_of(mail, message_id),
+        thread_id=_thread((named or [message_id])[0], mail.subject),
         sender_id=sender,
         sender_name=mail.from_values.name if mail.from_values else "",
         message_id=message_id,
@@ -295,13 +288,11 @@ def _parsed(raw: bytes) -> MailMessage:
         )
 
 
-def thread_of(mail: MailMessage, message_id: str) -> str:
-    """The thread of an e-mail. A different subject makes a different thread."""
-    named = [*_ids(mail, "references"), *_ids(mail, "in-reply-to")]
-    first = named[0] if named else message_id
+def _thread(first: str, subject: str) -> str:
+    """The thread that begins with the id `first`. A different subject makes a different thread."""
     own = OWN_ID.fullmatch(first)
     root = own.group(1) if own else _hash(first)[:12]
-    return f"{root}-{_hash(bare_subject(mail.subject).casefold())[:8]}"
+    return f"{root}-{_hash(bare_subject(subject).casefold())[:8]}"
 
 
 def bare_subject(subject: str) -> str:
@@ -323,15 +314,13 @@ def _automation(mail: MailMessage) -> str:
         return "it comes from a list"
     if _header(mail, "x-autoreply") or _header(mail, "x-autorespond"):
         return "a program sent it"
-    if "return-path" in mail.headers and _header(mail, "return-path") == "<>":
-        return "it is a report of a server"
-    if str(mail.obj.get_content_type()) == "multipart/report":
+    if _header(mail, "return-path") == "<>" or mail.obj.get_content_type() == "multipart/report":
         return "it is a report of a server"
     return ""
 
 
 def _addresses(mail: MailMessage, name: str) -> list[str]:
-    values = [value[:_MOST_HEADER_CHARS] for value in mail.headers.get(name, ())]
+    values = [value[:MOST_HEADER_CHARS] for value in mail.headers.get(name, ())]
     found = (address.lower() for _, address in getaddresses(values))
     return list(dict.fromkeys(filter(is_address, found)))
 
@@ -340,12 +329,12 @@ def _has_malformed_recipients(mail: MailMessage) -> bool:
     """Whether `To` or `Cc` has an address that cannot be answered. An empty group has none."""
     values = [str(value) for name in ("to", "cc") for value in mail.headers.get(name, ())]
     listed = [value for value in values if value.strip() and not _NOBODY.fullmatch(value)]
-    found = (address for value in listed for _, address in getaddresses([value[:_MOST_HEADER_CHARS]]))
+    found = (address for value in listed for _, address in getaddresses([value[:MOST_HEADER_CHARS]]))
     return not all(is_address(address.lower()) for address in found)
 
 
 def _ids(mail: MailMessage, name: str) -> list[str]:
-    return _ID.findall(_header(mail, name)[:_MOST_HEADER_CHARS])
+    return _ID.findall(_header(mail, name)[:MOST_HEADER_CHARS])
 
 
 def _header(mail: MailMessage, name: str) -> str:
@@ -378,7 +367,7 @@ def compose(part: Part, settings: EmailSettings, answered: Answered | None, now:
     mail["Subject"] = f"Re: {subject}".strip() if part.answers else name
     mail["Date"] = format_datetime(now())
     mail["Message-ID"] = f"<{_hash(part.key)[:24]}.{root}@{domain}>"
-    if re.fullmatch(r"<[^<>\s]+>", part.answers):
+    if _ID.fullmatch(part.answers):
         known = [each for each in (answered.references if answered else ()) if each != part.answers]
         kept = [*known[:1], *known[1:][-MOST_REFERENCES:]]
         mail["In-Reply-To"] = part.answers

@@ -33,7 +33,6 @@ _INVISIBLE = re.compile(
 )
 _IMPLIED_END = re.compile(r"dd|dt|li|option|p|t[dhr]")
 _VOID = re.compile(r"area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr")
-_QUOTES = ("yahoo_quoted",)
 MOST_HTML_CHARS = 2_000_000
 MOST_RULES = 3_000
 _LEAST_CONTRAST = 0.15
@@ -132,7 +131,10 @@ class _Reader(HTMLParser):
 
     def _look_inside(self, tag: str, attrs: Mapping[str, str]) -> _Look:
         """How text looks in an element of the open one."""
-        names = _names(attrs)
+        # Selectors can select an element by its classes, its id and its attributes.
+        names = {f".{name}" for name in attrs.get("class", "").lower().split()}
+        names |= {f"#{attrs['id'].lower()}"} if attrs.get("id") else set()
+        names |= {f"[{name}" for name in attrs}
         rules = [
             rule
             for name in (*names, tag, "")
@@ -140,7 +142,7 @@ class _Reader(HTMLParser):
             if rule.tag in ("", tag) and names.issuperset(rule.names)
         ]
         is_invisible = _INVISIBLE.fullmatch(tag) is not None or (tag == "dialog" and "open" not in attrs)
-        is_quote = tag == "blockquote" or any(name in attrs.get("class", "") for name in _QUOTES)
+        is_quote = tag == "blockquote" or "yahoo_quoted" in attrs.get("class", "")
         if not (attrs or rules or is_invisible or is_quote):
             return self._look  # most tags
         look = replace(
@@ -150,8 +152,9 @@ class _Reader(HTMLParser):
             quotes=self._look.quotes + is_quote,
         )
         normal, important = _inline_styles(attrs.get("style", ""))
+        colors = (("color", "color"), ("bgcolor", "background-color"))
         cascade = (
-            [(_styles_of_attributes(attrs),)],
+            [({style: attrs[name].lower() for name, style in colors if name in attrs},)],
             [rule.styles for rule in rules if not rule.is_important],
             [normal],
             [rule.styles for rule in rules if rule.is_important],
@@ -182,19 +185,6 @@ def html_text(html: str) -> Page:
     text = "\n".join(f"{'>' * min(quotes, 9)} {line}" if quotes and line else line for quotes, line in shown)
     text = re.sub(r"\n{3,}", "\n\n", text).strip()
     return Page(text=text, hides_text=reader.hidden_chars > 0)
-
-
-def _names(attrs: Mapping[str, str]) -> set[str]:
-    """The names by which selectors can select an element: its classes, its id and its attributes."""
-    names = {f".{name}" for name in attrs.get("class", "").lower().split()}
-    names |= {f"#{attrs['id'].lower()}"} if attrs.get("id") else set()
-    return names | {f"[{name}" for name in attrs}
-
-
-def _styles_of_attributes(attrs: Mapping[str, str]) -> Style:
-    """The colors that attributes of HTML set."""
-    names = (("color", "color"), ("bgcolor", "background-color"))
-    return {style: attrs[name].lower() for name, style in names if name in attrs}
 
 
 def _least_visible(looks: Sequence[_Look], before: _Look) -> _Look:
@@ -297,7 +287,8 @@ def _read_rules(nodes: Sequence[Any]) -> Iterator[_Rule]:
 
 
 def _rule(selector: str, styles: tuple[Style, ...], *, is_important: bool) -> _Rule:
-    known = selector if len(selector) < 500 else "*"  # it takes the square of the length, and may hide words
+    # The time grows with the square of the length. A selector that is too long selects everything.
+    known = selector if len(selector) < 500 else "*"
     last = _COMPOUND.split(known.strip())[-1].lower().replace("\\", "")
     last = re.sub(r"::?[\w-]+(?:\([^)]*\))?", "", last)
     names = re.findall(r"[.#][\w-]+|\[[\w-]+", last)
@@ -453,9 +444,10 @@ def split(text: str, *, is_forward: bool = False, keeps_end: bool = False) -> Wo
     replaces a quotation between own words.
     """
     lines = text.replace("\r\n", "\n").split("\n")
-    # no mark is longer, and the expressions take the square of the length
+    # No mark is longer, and the time for the expressions grows with the square of the length.
     start, is_marked_forward = _passed_on([line[:MOST_MARK_CHARS] for line in lines])
-    own, below = _without_signature(lines[:start]), lines[start:]
+    signature = next((n for n, line in enumerate(lines[:start]) if line in ("-- ", "--")), start)
+    own, below = lines[:signature], lines[start:]
     said, quoted = _between(own, keeps_end=keeps_end)
     is_kept = is_forward or is_marked_forward or keeps_end or not said
     if is_kept and any(line.strip() for line in below):
@@ -493,11 +485,6 @@ def _named_sender(lines: Sequence[str]) -> str:
         if found is not None and _SENDERS.fullmatch(found[1].casefold().split()[0]):
             return found[2].strip("* ")
     return ""
-
-
-def _without_signature(lines: Sequence[str]) -> list[str]:
-    end = next((number for number, line in enumerate(lines) if line in ("-- ", "--")), len(lines))
-    return list(lines[:end])
 
 
 def _between(lines: list[str], *, keeps_end: bool) -> tuple[str, tuple[Quoted, ...]]:
@@ -613,7 +600,7 @@ def _attached(part: Message, depth: int) -> Words:
     inner = payload[0] if isinstance(payload, list) and payload else None
     if not isinstance(inner, Message):
         return Words(text="")
-    author, subject = (_shown(inner, name) for name in ("From", "Subject"))
+    author, subject = (" ".join(str(inner.get(name) or "").split()) for name in ("From", "Subject"))
     plain, html, holders, files = _parts(inner)
     lines = [f"Subject: {subject}\n"] if subject else []
     lines += [each.strip() for each in _text_of(plain, html)]
@@ -626,10 +613,6 @@ def _attached(part: Message, depth: int) -> Words:
     found = (first, *[quote for each in deeper for quote in each.quoted])
     of_deeper = [file for each in deeper for file in each.files]
     return Words(text="", quoted=found, files=(*_attachments(files, author or "somebody"), *of_deeper))
-
-
-def _shown(mail: Message, name: str) -> str:
-    return " ".join(str(mail.get(name) or "").split())
 
 
 def _attachments(parts: Sequence[Message], said_by: str) -> Iterator[Attachment]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 async def command(shelf: SessionShelf, invocation: Invocation, words: tuple[str, ...], as_json: bool) -> int:
     """Find the sessions in which one message has all these words.
 
-    Every transcript is read, also of ended and imported sessions; no setting and no index is needed.
+    It reads every transcript, also those of ended and imported sessions, and needs no setting and no index.
     """
     from nacre.cli.screen.session_words import found_session_lines
     from nacre.cli.sessions.text import session_json

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def command(context: click.Context, as_json: bool) -> int:
     """List, create and revoke the tokens of programs and browsers.
 
-    docs/http.md describes what they give access to.
+    docs/http.md describes what each token gives access to.
     """
     invocation = begin(context)
     with _readable_errors():
@@ -52,16 +52,15 @@ def command(context: click.Context, as_json: bool) -> int:
 @command.command("add")
 @click.argument("name")
 @click.option("--owner", is_flag=True, help="The holder is you: private memory is shown.")
-@click.option("--admin", is_flag=True, help="For the admin API alone: it gives access to no agent.")
+@click.option("--admin", is_flag=True, help="For the admin API only: it gives access to no agent.")
 @json_option("Print a JSON object.")
 @shared_options
 def add(context: click.Context, name: str, owner: bool, admin: bool, as_json: bool) -> int:
     """Create a token called NAME for the agent of `--agent`, and print it once."""
-
     invocation = begin(context)
     config = invocation.config
     if owner and admin:
-        raise click.UsageError("A token is for one of both: --owner or --admin.")
+        raise click.UsageError("Use either --owner or --admin.")
     now, agent_id = config.clock(), "" if admin else config.agent_id
     with _readable_errors():
         token = _open_tokens(invocation).add(name, agent_id=agent_id, is_owner=owner, now=now, is_admin=admin)

@@ -51,7 +51,7 @@ def read_message(
 ) -> IrcMessage:
     """The message in a PRIVMSG. `own_nick` is as in `is_own`, for lines of the history.
 
-    Its id is empty if the server sends neither an id nor a time.
+    The message's id is empty if the server sends neither an id nor a time.
 
     Raises:
         Ignored: it is not a message to answer.
@@ -74,11 +74,12 @@ def read_message(
     is_private = is_own(target, server, own_nick)
     if not (is_private or server.is_channel(target)):
         raise Ignored(f"it was sent to {target!r}, which is neither the assistant nor a channel")
-    bare, is_mentioned = _strip_mention(text, server)
+    # The server decides which characters are the same letter. Folding keeps the length.
+    bare, is_mentioned = strip_mention(server.casefold(text), server.nickname_lower)
     sender_id = verified_sender(line, server, knows_accounts=knows_accounts)
     room = "" if is_private else server.casefold(target)
     inbound = Inbound(
-        text=bare,
+        text=text[len(text) - len(bare) :],
         chat_kind="direct" if is_private else "group",
         channel=CHANNEL,
         account=account,
@@ -141,27 +142,20 @@ def mask(server: Server, nick: str, user: str, host: str) -> str:
     return f"{server.casefold(nick)}!{user}@{host.lower()}"
 
 
-def _strip_mention(text: str, server: Server) -> tuple[str, bool]:
-    # The server decides which characters are the same letter. Folding keeps the length.
-    bare, is_mentioned = strip_mention(server.casefold(text), server.nickname_lower)
-    return text[len(text) - len(bare) :], is_mentioned
-
-
 def message_lines(text: str) -> tuple[str, ...]:
     """A text as lines of at most `LINE_BYTES` bytes, none of them empty."""
-    lines = (line.rstrip() for line in _CONTROLS.sub("", text).split("\n"))
-    return tuple(piece for line in lines if line for piece in _pieces(line))
-
-
-def _pieces(line: str) -> list[str]:
-    raw, pieces = line.encode("utf-8", "replace"), []
-    while len(raw) > LINE_BYTES:
-        end = LINE_BYTES
-        while raw[end] & 0xC0 == 0x80:  # inside a character
-            end -= 1
-        pieces.append(raw[:end].decode())
-        raw = raw[end:]
-    return [*pieces, raw.decode()]
+    pieces: list[str] = []
+    for line in _CONTROLS.sub("", text).split("\n"):
+        raw = line.rstrip().encode("utf-8", "replace")
+        while len(raw) > LINE_BYTES:
+            end = LINE_BYTES
+            while raw[end] & 0xC0 == 0x80:  # inside a character
+                end -= 1
+            pieces.append(raw[:end].decode())
+            raw = raw[end:]
+        if raw:
+            pieces.append(raw.decode())
+    return tuple(pieces)
 
 
 def _plain(text: str) -> str:
@@ -335,8 +329,6 @@ class IrcBridge(Bridge):
         self._whois: dict[str, str] = {}
 
     async def start(self, inbox: Inbox) -> None:
-        if self.stopping.is_set():
-            return
         client = await IrcClient.open(self._settings)
         messages: asyncio.Queue[IrcMessage | None] = asyncio.Queue()
         history = History(client, partial(self._ask_history, client), self._settings.nick)

@@ -99,7 +99,10 @@ class IrcClient:
                 self.is_open = False
                 return
             for line in reader.feed(data):
-                self._note(line)
+                try:
+                    self.server.parse_tokens(line)
+                except Exception as error:  # noqa: BLE001 - the library raises all kinds for malformed input
+                    log.warning("an IRC line could not be interpreted: %s: %.80r", type(error).__name__, line)
                 if line.command == "PING":
                     await self.send("PONG", line.params[-1:])
                 yield line
@@ -118,12 +121,6 @@ class IrcClient:
         self._writer.close()
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
-
-    def _note(self, line: Line) -> None:
-        try:
-            self.server.parse_tokens(line)
-        except Exception as error:  # noqa: BLE001 - as above
-            log.warning("an IRC line could not be interpreted: %s: %.80r", type(error).__name__, line)
 
 
 def may_free_nick(line: Line, server: Server, nick: str) -> bool:

@@ -51,7 +51,6 @@ from nacre.extensions.matrix.messages import (
     arrival,
     edit_content,
     invitation,
-    is_encrypted,
     message_content,
     read_direct,
     read_message,
@@ -343,11 +342,10 @@ class MatrixBridge(Bridge):
         self._encrypted_rooms: set[str] = set()
 
     async def start(self, inbox: Inbox) -> None:
-        if self.stopping.is_set():
-            return
         client = await MatrixClient.open(self._settings, self._folder)
         try:
-            self._read_cursor(inbox.cursor)
+            kept: Json = json.loads(inbox.cursor) if inbox.cursor else {"first_ms": epoch_ms(self._now())}
+            self._since, self._first_ms = kept.get("since", ""), kept.get("first_ms")
             self._me = replace(self._me, name=await client.name())
             self._direct = await client.direct_rooms()
             first = await client.sync(self._since, is_first=True)
@@ -357,7 +355,9 @@ class MatrixBridge(Bridge):
             self._client = client
             inbox.connected()
             await self._take(client, inbox, first)
-            while (sync := await self._next_sync(client)) is not None:
+            while sync := await until_stopped(
+                self.stopping, client.sync(self._since, wait_seconds=SYNC_SECONDS)
+            ):
                 await self._take(client, inbox, sync)
         finally:
             self._client = None
@@ -389,17 +389,6 @@ class MatrixBridge(Bridge):
             raise NotDelivered(f"{room_id} is no longer a private chat", retry_after_seconds=ABSENT_SECONDS)
         return self._client, room
 
-    def _read_cursor(self, cursor: str) -> None:
-        kept: dict[str, Any] = json.loads(cursor) if cursor else {"first_ms": epoch_ms(self._now())}
-        self._since, self._first_ms = kept.get("since", ""), kept.get("first_ms")
-
-    def _cursor(self) -> str:
-        first = {"first_ms": self._first_ms} if not self._since else {}
-        return json.dumps({"since": self._since, **first})
-
-    async def _next_sync(self, client: MatrixClient) -> SyncResponse | None:
-        return await until_stopped(self.stopping, client.sync(self._since, wait_seconds=SYNC_SECONDS))
-
     async def _join(self, client: MatrixClient, room: str) -> str:
         """Joins a room. Returns why it failed, which it logs; empty if it succeeded."""
         if why := await client.join(room):
@@ -422,7 +411,8 @@ class MatrixBridge(Bridge):
             if number == len(messages):
                 self._since, self._first_ms = sync.next_batch, None
             inbound = await with_files(message, client.file, service="Matrix", limit_bytes=limit_bytes)
-            await inbox.receive(inbound, cursor=self._cursor())
+            first = {"first_ms": self._first_ms} if not self._since else {}
+            await inbox.receive(inbound, cursor=json.dumps({"since": self._since, **first}))
         self._since, self._first_ms = sync.next_batch, None
 
     async def _messages(
@@ -435,7 +425,7 @@ class MatrixBridge(Bridge):
         ]
         messages: list[IncomingMessage] = []
         for room, event in found:
-            if is_encrypted(event) and event.get("sender") != self._me.user_id:
+            if event.get("type") == "m.room.encrypted" and event.get("sender") != self._me.user_id:
                 await self._report_encryption(client, room)
             try:
                 message = read_message(event, room, self._me)

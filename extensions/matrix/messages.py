@@ -22,6 +22,7 @@ from nacre.bridges.channels.messages import (
     Ignored,
     IncomingMessage,
     RemoteFile,
+    mapping,
     strip_mention,
 )
 from nacre.bridges.contracts.bridge import Part
@@ -70,11 +71,9 @@ def room_view(room: MatrixRoom, direct: Mapping[str, Sequence[str]]) -> RoomView
 
 def read_direct(content: object) -> dict[str, list[str]]:
     """The content of `m.direct` without malformed entries."""
-    if not isinstance(content, Mapping):
-        return {}
     return {
         user: [room for room in rooms if isinstance(room, str)]
-        for user, rooms in content.items()
+        for user, rooms in mapping(content).items()
         if isinstance(user, str) and isinstance(rooms, list)
     }
 
@@ -88,10 +87,9 @@ def with_direct(direct: Mapping[str, Sequence[str]], user: str, room_id: str) ->
 def invitation(events: Sequence[Json], me: str) -> tuple[str, bool] | None:
     """Who invited the assistant and whether to a private chat; `None` if nobody did."""
     for event in events:
-        content = event.get("content")
-        if event.get("type") != "m.room.member" or event.get("state_key") != me:
-            continue
-        if isinstance(content, Mapping) and content.get("membership") == "invite":
+        content = mapping(event.get("content"))
+        is_me = event.get("type") == "m.room.member" and event.get("state_key") == me
+        if is_me and content.get("membership") == "invite":
             return str(event.get("sender", "")), content.get("is_direct") is True
     return None
 
@@ -122,11 +120,8 @@ def relevant_events(events: Sequence[Json], me: str, *, first_ms: int | None) ->
 def _arrives(event: Json, me: str) -> bool:
     if event.get("type") != "m.room.member" or event.get("state_key") != me:
         return False
-    unsigned = event.get("unsigned")
-    before = unsigned.get("prev_content") if isinstance(unsigned, Mapping) else None
-    was = before.get("membership") if isinstance(before, Mapping) else None
-    content = event.get("content")
-    is_now = content.get("membership") if isinstance(content, Mapping) else None
+    was = mapping(mapping(event.get("unsigned")).get("prev_content")).get("membership")
+    is_now = mapping(event.get("content")).get("membership")
     return (is_now == "invite" and was != "invite") or (is_now == "join" and was not in ("join", "invite"))
 
 
@@ -159,11 +154,6 @@ class Identity(Record):
     account: str = "default"
 
 
-def is_encrypted(event: object) -> bool:
-    """Whether an event is an end-to-end encrypted message."""
-    return isinstance(event, Mapping) and event.get("type") == "m.room.encrypted"
-
-
 def read_message(event: object, room: RoomView, me: Identity) -> IncomingMessage:
     """The message of an event. Raises `Ignored` if the event is not a message to answer."""
     if not isinstance(event, Mapping) or not isinstance(content := event.get("content"), Mapping):
@@ -177,8 +167,7 @@ def read_message(event: object, room: RoomView, me: Identity) -> IncomingMessage
         raise Ignored("it is the assistant's own")
     if event.get("type") != "m.room.message" or "state_key" in event:
         raise Ignored(f"its type is {event.get('type')!r:.80}")
-    relation = content.get("m.relates_to")
-    relation = relation if isinstance(relation, Mapping) else {}
+    relation = mapping(content.get("m.relates_to"))
     if relation.get("rel_type") == "m.replace":
         raise Ignored("it edits an earlier message")
     kind = content.get("msgtype")
@@ -188,6 +177,7 @@ def read_message(event: object, room: RoomView, me: Identity) -> IncomingMessage
     text = _text(content, is_answer="m.in_reply_to" in relation)
     text, quoted = _own_words(text, content)
     bare, is_named = strip_mention(text, me.name)
+    root = relation.get("event_id")
     if not (bare.strip() or quoted or files):
         raise Ignored("it has no readable content")
     inbound = Inbound(
@@ -197,7 +187,7 @@ def read_message(event: object, room: RoomView, me: Identity) -> IncomingMessage
         channel=CHANNEL,
         account=me.account,
         chat_id=room.chat_id,
-        thread_id=_thread(relation),
+        thread_id=root if relation.get("rel_type") == "m.thread" and isinstance(root, str) else "",
         sender_id=sender,
         sender_name=room.name_of(sender) or "",
         message_id=event_id,
@@ -211,10 +201,8 @@ def answered_id(event: Json, message: IncomingMessage) -> str:
     """The id of the message that one in a group answers; empty if there is none. A private chat has nothing
     unread.
     """
-    relation = event["content"].get("m.relates_to")
-    relation = relation if isinstance(relation, Mapping) else {}
-    answered = relation.get("m.in_reply_to")
-    found = answered.get("event_id") if isinstance(answered, Mapping) else None
+    relation = mapping(event["content"].get("m.relates_to"))
+    found = mapping(relation.get("m.in_reply_to")).get("event_id")
     is_answer = message.inbound.chat_kind != "direct" and relation.get("is_falling_back") is not True
     return found if is_answer and isinstance(found, str) and found.startswith("$") else ""
 
@@ -271,14 +259,8 @@ def _mentions(content: Mapping[str, Any], user_id: str) -> bool:
     return any(isinstance(text, str) and user_id in text for text in texts)
 
 
-def _thread(relation: Mapping[str, Any]) -> str:
-    root = relation.get("event_id") if relation.get("rel_type") == "m.thread" else ""
-    return root if isinstance(root, str) else ""
-
-
 def _file(content: Mapping[str, Any], kind: str) -> RemoteFile:
-    info = content.get("info")
-    info = info if isinstance(info, Mapping) else {}
+    info = mapping(content.get("info"))
     url, name = content.get("url"), content.get("filename")
     problem = "" if isinstance(url, str) and url.startswith("mxc://") else "it has no address on the server"
     if isinstance(content.get("file"), Mapping):

@@ -74,7 +74,7 @@ def tools(context: click.Context, as_json: bool) -> int:
         state = "approved" if is_approved else "waits for approval"
         invocation.say(f"{one_line(server)}  {one_line(tool.name)}  {state}: {one_line(tool.description)}")
     if not rows:
-        invocation.say("No tools are known: no server of mcp.servers has told any.")
+        invocation.say("No tools are known: no server in mcp.servers has listed any.")
     return 0
 
 

@@ -23,8 +23,8 @@ from nacre.runtime.settings.config import Config
 from nacre.sessions.contracts.keys import normalize_agent_id
 
 Handler: TypeAlias = Callable[[Request], Awaitable[tuple[int, object]]]
-NOBODY = "Nobody has this code: it was used, or it has expired after an hour."
-NOT_AGENTS = "There is no agent {id!r}. GET /admin/agents lists them; POST makes one."
+NOBODY = "This code is unknown: it was used, or it expired after an hour."
+NOT_AGENTS = "There is no agent {id!r}. GET /admin/agents lists them; POST creates one."
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class AdminApi:
         agent, names = await self._found(request), ("dailyTokens", "dailyUsd", "maxBytes")
         limits = tokens, usd, max_bytes = [body.get(name) for name in names]
         if any(each is not None and not 0 <= each < 2**62 for each in limits):
-            raise HTTPException(400, "A limit is 0 for none, or a positive number.")
+            raise HTTPException(400, "A limit is a positive number, or 0 for none.")
         if limits != [None] * 3:
             await hosting.limit(self._database, agent.id, tokens=tokens, usd=usd, max_bytes=max_bytes)
             _audit(request, f"set the limits {dict(zip(names, limits, strict=True))} of", agent.id)
@@ -86,7 +86,7 @@ class AdminApi:
         body, agent = await _body(request, code=str, role=str), await self._found(request)
         role = body.get("role", "guest")
         if role not in ("guest", "owner"):
-            raise HTTPException(400, f"role is {role!r}, and it may be 'guest' or 'owner'.")
+            raise HTTPException(400, f"role is {role!r}; it must be 'guest' or 'owner'.")
         code = body.get("code", "")
         person = await self._people.approve(code, cast("Role", role), own_agent=agent.id)
         if person is None:
@@ -142,10 +142,10 @@ async def _body(request: Request, **kinds: type) -> dict[str, Any]:
             whole = [name for name in found if kinds.get(name) is float and type(found[name]) is int]
             found |= {name: float(found[name]) for name in whole}
     except (ValueError, OverflowError, RecursionError) as error:
-        raise HTTPException(400, f"The body is not JSON that can be read: {error}.") from error
+        raise HTTPException(400, f"The body is not valid JSON: {error}.") from error
     if not isinstance(found, dict) or any(type(found[name]) is not kinds.get(name) for name in found):
         told = ", ".join(f"{name} ({kind.__name__})" for name, kind in kinds.items())
-        raise HTTPException(400, f"The body must be a JSON object with nothing but {told}.")
+        raise HTTPException(400, f"The body must be a JSON object with no keys other than {told}.")
     return found
 
 

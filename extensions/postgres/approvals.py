@@ -64,8 +64,8 @@ class ApprovalTable:
         if fence is None or rows.run(HOLDS, key=key, fence=fence):
             return
         raise SessionTakenOver(
-            f"Another process went on with the session {key!r}, because this one did not say for a while "
-            "that it was still at it. The call that waited for approval was not run here."
+            f"Another process has taken over the session {key!r}, because this one sent no heartbeat for a "
+            "while. The call that waited for approval was not run here."
         )
 
 

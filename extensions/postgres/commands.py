@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nacre.extensions.postgres.exchange import CopiedWorkspace, Exchanged, FolderTree
     from nacre.extensions.postgres.hosting import HostedAgent
     from nacre.extensions.postgres.server.database import Database
-    from nacre.runtime.ledger.moving import Contents, CopiedLedger
+    from nacre.runtime.ledger.moving import CopiedLedger
     from nacre.runtime.settings.config import Config
     from nacre.runtime.tools.approvals.store import CopiedApprovals
     from nacre.sessions.stores.copying import Copied
@@ -34,7 +34,7 @@ _SESSION_ROWS = ("transcripts", "results", "lines", "endings")
 
 @click.group("storage", cls=Noun, noun="admin storage")
 def storage() -> None:
-    """Move an agent from files to a database or back; host those of a database."""
+    """Move an agent between files and a database, and manage the agents of a database."""
 
 
 @storage.command("migrate")
@@ -44,8 +44,8 @@ def storage() -> None:
 def migrate_command(context: click.Context, target: str, as_json: bool) -> int:
     """Copy notes, conversations, open approvals and the channels' ledger; nothing is written twice.
 
-    The old data stays where it was, and no setting is changed. End what serves the agent first. The exit code
-    is 1 where something was not copied.
+    The old data stays, and no setting changes. First stop the programs that serve the agent. The exit code is
+    1 if something was not copied.
     """
     from nacre.memory.contracts.workspace import FileBusy
     from nacre.runtime.ledger.records import LedgerUnusable
@@ -59,18 +59,22 @@ def migrate_command(context: click.Context, target: str, as_json: bool) -> int:
         raise click.ClickException(f"{error} What was copied stays; run the command again.") from error
     problems = [*sessions.problems, *notes.problems, *(ledger.problems if ledger else ())]
     if sessions.source != sessions.target:
-        problems.append("The conversations are not the same in both. Is anybody talking? Run it again.")
+        problems.append("The conversations differ. If somebody was talking, run the command again.")
     if approvals.source != approvals.target:
-        problems.append("A call that waits for approval was answered in the target; what stands there stays.")
+        problems.append("A call that waits for approval was answered in the target, and the answer stays.")
     if as_json:
-        told = {"sessions": _copied_json(sessions), "workspace": _copied_json(notes), "problems": problems}
+        told: dict[str, object] = {"sessions": _copied_json(sessions), "workspace": _copied_json(notes)}
+        told["problems"] = problems
         told["approvals"] = camel_json(approvals, "source", "target")
-        print_json({**told, **({"ledger": _ledger_json(ledger)} if ledger else {})})
+        if ledger:
+            sides = ("source", ledger.source), ("target", ledger.target)
+            told["ledger"] = {name: {**side.counts, "checksum": side.checksum} for name, side in sides}
+        print_json(told)
     else:
         invocation.say(*_copied_lines(sessions, notes, approvals), *(_ledger_lines(ledger) if ledger else ()))
         invocation.warn(*problems)
         if not problems:
-            invocation.say(f"Now set storage.driver to {target!r}. The old data is where it was.")
+            invocation.say(f"Now set storage.driver to {target!r}. The old data stays.")
     return 1 if problems else 0
 
 
@@ -103,9 +107,9 @@ def agents_command(context: click.Context, as_json: bool) -> int:
 @json_option()
 @shared_options
 def create_command(context: click.Context, user: str, as_json: bool) -> int:
-    """Make the assistant of USER, with the settings of agents.defaults.
+    """Create the assistant of USER, with the settings of agents.defaults.
 
-    Workers answer it; no program has to be started anew.
+    Workers run its turns at once; no program has to be restarted.
     """
     from nacre.extensions.postgres.hosting import agent_json, create
 
@@ -115,7 +119,7 @@ def create_command(context: click.Context, user: str, as_json: bool) -> int:
         raise click.ClickException(f"The user {user!r} has an assistant already.")
     if as_json:
         return print_json(agent_json(made))
-    invocation.say(f"{made.id} is made. Let people in with `nacre admin storage admit {made.id} CODE`.")
+    invocation.say(f"Created {made.id}. Admit people with `nacre admin storage admit {made.id} CODE`.")
     return 0
 
 
@@ -126,7 +130,7 @@ def create_command(context: click.Context, user: str, as_json: bool) -> int:
 @json_option()
 @shared_options
 def admit_command(context: click.Context, agent_id: str, code: str, owner: bool, as_json: bool) -> int:
-    """Let in who was given CODE to agent ID, which alone answers them in private. Asks for a terminal."""
+    """Admit the person with CODE to agent ID, which alone answers them in private. Needs a terminal."""
     from nacre.cli.permissions.access import check_terminal, person_json, person_name, unknown_code
     from nacre.extensions.postgres.hosting import people_in
 
@@ -162,9 +166,9 @@ def limit_command(
     megabytes: int | None,
     as_json: bool,
 ) -> int:
-    """Limit what agent ID may use a day (UTC), in all workers together, and what it may keep.
+    """Limit the daily usage (UTC) of agent ID, in all workers together, and its storage.
 
-    Counting begins with the first limit. Afterwards a message is answered by one sentence.
+    Counting begins with the first limit. Beyond a limit, each message is answered with one sentence.
     """
     from nacre.extensions.postgres.hosting import agent_json, limit
 
@@ -186,8 +190,8 @@ def limit_command(
 @json_option()
 @shared_options
 def pause_command(context: click.Context, agent_id: str, as_json: bool) -> int:
-    """Have no worker begin a turn of agent ID; its messages wait."""
-    told = f"{agent_id} is paused. Turns that run go on; messages wait for `nacre admin storage resume`."
+    """Let no worker start a turn of agent ID; its messages wait."""
+    told = f"{agent_id} is paused. Running turns finish; messages wait for `nacre admin storage resume`."
     return _paused(begin(context), agent_id, told, is_paused=True, as_json=as_json)
 
 
@@ -196,8 +200,8 @@ def pause_command(context: click.Context, agent_id: str, as_json: bool) -> int:
 @json_option()
 @shared_options
 def resume_command(context: click.Context, agent_id: str, as_json: bool) -> int:
-    """Have workers run the turns of agent ID again."""
-    told = f"{agent_id} is answered again."
+    """Let workers run the turns of agent ID again."""
+    told = f"{agent_id} answers again."
     return _paused(begin(context), agent_id, told, is_paused=False, as_json=as_json)
 
 
@@ -214,18 +218,18 @@ def _paused(invocation: Invocation, agent_id: str, told: str, *, is_paused: bool
 
 @storage.command("remove")
 @_AGENT
-@click.option("--yes", "is_sure", is_flag=True, required=True, help="Say that you mean it.")
+@click.option("--yes", "is_sure", is_flag=True, required=True, help="Confirm the removal.")
 @json_option()
 @shared_options
 def remove_command(
     context: click.Context,
     agent_id: str,
-    is_sure: bool,  # noqa: ARG001 - click wants it
+    is_sure: bool,  # noqa: ARG001 - click passes it
     as_json: bool,
 ) -> int:
-    """Remove every row of agent ID, which has to be paused; nothing brings them back.
+    """Remove all rows of agent ID, which must be paused. This cannot be undone.
 
-    Take it out of agents.list as well, or it begins anew when it is resumed.
+    Remove it from agents.list as well; otherwise it starts empty when it is resumed.
     """
     from nacre.extensions.postgres.hosting import remove
 
@@ -233,12 +237,12 @@ def remove_command(
     removed = _hosted(invocation, partial(remove, agent=agent_id))
     if removed is None:
         raise click.ClickException(
-            f"{agent_id} is not paused, or a program is at it. Run `nacre admin storage pause {agent_id}`, "
-            "and end what serves its channels or talks to it."
+            f"{agent_id} is not paused, or a program uses it. Run `nacre admin storage pause {agent_id}`, "
+            "and stop the programs that serve its channels or talk to it."
         )
     if as_json:
         return print_json({"agent": agent_id, "removedRows": removed})
-    invocation.say(f"{removed} rows of {agent_id} are removed.")
+    invocation.say(f"Removed {removed} rows of {agent_id}.")
     return 0
 
 
@@ -276,7 +280,7 @@ def _both(config: Config) -> tuple[Config, Config]:
 
     url = config.folders.storage.url or config.settings.storage.url.strip()
     if not url:
-        raise click.UsageError("No database is named. Set storage.url or NACRE_DATABASE_URL.")
+        raise click.UsageError("The settings name no database. Set storage.url or NACRE_DATABASE_URL.")
     both = (StorageChoice(), StorageChoice(driver="postgres", url=url))
     in_files, in_database = (replace(config.folders, storage=each) for each in both)
     return replace(config, folders=in_files), replace(config, folders=in_database)
@@ -301,7 +305,7 @@ async def _copied(
     documents = DocumentRows(shared_database(in_database.folders.storage.url), in_database.agent_id)
     kept = kept_places(in_files)
     try:
-        # First: it refuses while a program serves the channels.
+        # The ledger is the first, because it cannot be copied while a program serves the channels.
         ledger = await _copied_ledger(in_files, in_database, target)
         if target == "postgres":
             notes = await copy_to_rows(in_files.workspace, documents, kept=kept)
@@ -315,7 +319,7 @@ async def _copied(
 
 
 async def _copied_ledger(in_files: Config, in_database: Config, target: str) -> CopiedLedger | None:
-    """The channels' ledger, which goes with the default agent; `None` for another one."""
+    """The copy of the channels' ledger, which belongs to the default agent; `None` for another agent."""
     from nacre.runtime.ledger.moving import copy_ledger
     from nacre.runtime.storage.storage import ledger_of
 
@@ -354,19 +358,12 @@ def _copied_json(copied: Copied | CopiedWorkspace) -> dict[str, object]:
     return {side: camel_json(getattr(copied, side), *names) for side in ("source", "target")}
 
 
-def _ledger_json(ledger: CopiedLedger) -> dict[str, object]:
-    def told(contents: Contents) -> dict[str, object]:
-        return {**contents.counts, "checksum": contents.checksum}
-
-    return {"source": told(ledger.source), "target": told(ledger.target)}
-
-
 _FOLDER = click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 
 
 @click.group("workspace", cls=Noun, noun="admin workspace")
 def workspace() -> None:
-    """Bring the notes of a database to a folder and back."""
+    """Copy the notes of a database to a folder and back."""
 
 
 @workspace.command("pull")
@@ -374,9 +371,9 @@ def workspace() -> None:
 @json_option()
 @shared_options
 def pull_command(context: click.Context, folder: Path, as_json: bool) -> int:
-    """Bring FOLDER what is new in the workspace.
+    """Copy changes of the workspace to FOLDER.
 
-    What changed in both is merged by git. Where that cannot be, both stand in the file between marks, and the
+    git merges files that changed in both. If it cannot, the file has both versions between marks, and the
     exit code is 1.
     """
     from nacre.extensions.postgres.exchange import pull
@@ -386,11 +383,11 @@ def pull_command(context: click.Context, folder: Path, as_json: bool) -> int:
     if as_json:
         print_json(_exchanged_json(done))
     else:
-        _tell(invocation, done, "brought to the folder", "removed from it")
+        _tell(invocation, done, "copied to the folder", "removed from it")
     if done.conflicts:
         invocation.warn(
-            f"In conflict: {', '.join(done.conflicts)}. Choose what is right, then push. A file that cannot "
-            "be merged has the workspace's text beside it, with .theirs behind its name: remove it then."
+            f"In conflict: {', '.join(done.conflicts)}. Choose the right versions, then push. If a file "
+            "cannot be merged, the workspace's version is beside it with the suffix .theirs; remove it then."
         )
     return 1 if done.conflicts else 0
 
@@ -400,9 +397,9 @@ def pull_command(context: click.Context, folder: Path, as_json: bool) -> int:
 @json_option()
 @shared_options
 def push_command(context: click.Context, folder: Path, as_json: bool) -> int:
-    """Bring the workspace what is new in FOLDER, all of it or nothing.
+    """Copy changes of FOLDER to the workspace, all or none.
 
-    What changed in the workspace as well has to be pulled first.
+    Files that also changed in the workspace must be pulled first.
     """
     from nacre.extensions.postgres.exchange import push
 
@@ -410,7 +407,7 @@ def push_command(context: click.Context, folder: Path, as_json: bool) -> int:
     done = _exchanged(invocation, folder, push)
     if as_json:
         return print_json(_exchanged_json(done))
-    _tell(invocation, done, "brought to the workspace", "removed from it")
+    _tell(invocation, done, "copied to the workspace", "removed from it")
     return 0
 
 
@@ -444,7 +441,7 @@ def _tell(invocation: Invocation, done: Exchanged, written: str, removed: str) -
     if done.kept:
         names = ", ".join(done.kept)
         invocation.warn(
-            f"Removed in the workspace, changed here, and kept: {names}. A push makes them again."
+            f"Removed in the workspace, changed here, and kept: {names}. A push creates them again."
         )
     invocation.warn(*(f"Left out: {reason}" for reason in done.left_out))
 

@@ -12,7 +12,7 @@ from nacre.bridges.access.people import People
 from nacre.cli.screen.json_text import camel_json
 from nacre.extensions.postgres import ledger_statements
 from nacre.extensions.postgres.ledger import PostgresRows
-from nacre.extensions.postgres.workers.stored_events import gone
+from nacre.extensions.postgres.workers.stored_events import REMOVED
 from nacre.runtime.ledger.tables import LedgerTables
 from nacre.runtime.settings.config import Config, user_agent_id
 
@@ -166,14 +166,14 @@ async def remove(database: Database, agent: str) -> int | None:
     Waiting messages end without an answer first, and a gateway has time to read that. The agent stays paused.
     Raises `DatabaseError`.
     """
-    named = {"agent": agent, "outcome": gone()}
+    named = {"agent": agent, "outcome": REMOVED}
 
     def end(connection: Connection) -> bool:
         connection.execute(END_WAITING, named)
         return connection.execute(IS_AWAITED, named).fetchone() is not None
 
     until = time.monotonic() + GATEWAY_SECONDS
-    while await database.write(end) and time.monotonic() < until:  # noqa: ASYNC110 - it is another process
+    while await database.write(end) and time.monotonic() < until:  # noqa: ASYNC110 - another process does it
         await asyncio.sleep(0.1)
 
     def work(connection: Connection) -> int | None:
@@ -182,7 +182,7 @@ async def remove(database: Database, agent: str) -> int | None:
             return None
         removed: int = connection.execute(ANSWERS, named).rowcount
         for table, columns in connection.execute(TABLES).fetchall():
-            for column in columns:  # names of the server's own catalogue
+            for column in columns:  # names from the server's catalog
                 removed += connection.execute(
                     f'DELETE FROM "{table}" WHERE {column} = %(agent)s', named
                 ).rowcount

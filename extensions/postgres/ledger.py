@@ -126,7 +126,7 @@ class PostgresRows:
             if getattr(error, "sqlstate", "") != NOT_HELD:
                 raise LedgerUnusable(str(error)) from error
             raise LedgerUnusable(
-                f"Another program runs the bridges of {self._agent} by now. This one writes nothing more."
+                f"Another program runs the bridges of {self._agent} now, so this one writes nothing more."
             ) from error
         return result
 
@@ -184,8 +184,8 @@ class Holding:
             if alive_until is None or alive_until != seen != "-infinity":
                 who = f" ({name})" if name else ""
                 raise LedgerUnusable(
-                    f"Another program{who} runs the bridges of {agent}. Stop it first: both would answer "
-                    "every message."
+                    f"Another program{who} runs the bridges of {agent}. Stop it first, because both would "
+                    "answer every message."
                 )
             beat = process.pace.beat_seconds
             await asyncio.sleep(beat if seen == "-infinity" else min(abs(left), beat))
@@ -226,7 +226,7 @@ class KeptPeople(PeopleRows):
         return (await self.arrival(who))[0]
 
     async def arrival(self, who: Who) -> tuple[str, str]:
-        """Asks the database, so that who was let in a moment ago is answered, by the right agent."""
+        """Asks the database, so that a person admitted a moment ago is answered, by the right agent."""
         role, own_agent = await super().arrival(who)
         self._roles[who] = role, time.monotonic() + ROLE_SECONDS
         return role, own_agent
@@ -382,7 +382,9 @@ class MovableRows:
             for name in COLUMNS:
                 run(none_of(name))
                 for row in contents.rows.get(name, ()):
-                    run(one_of(name), **_values(name, row))
+                    values = dict(zip(COLUMNS[name], row, strict=True))
+                    flags = {key: bool(value) for key, value in values.items() if key in _FLAGS}
+                    run(one_of(name), **{**values, **flags})
             for name in NUMBERED:
                 most = max((row[0] for row in contents.rows.get(name, ())), default=0)
                 run(statements.STOP_NUMBERING[name])
@@ -402,7 +404,7 @@ def none_of(table: str) -> str:
 
 
 def _moved(table: str) -> str:
-    # Files have no agents of people, who would all reach the default one there.
+    # The ledger in files has no `own_agent`, so these people would all reach the default agent.
     return " AND own_agent = ''" if table == "people" else ""
 
 
@@ -414,13 +416,8 @@ def one_of(table: str) -> str:
     return f"INSERT INTO ledger_{table} ({columns}) OVERRIDING SYSTEM VALUE VALUES (%(agent)s, {places})"
 
 
-def _values(table: str, row: tuple[Any, ...]) -> dict[str, Any]:
-    values = dict(zip(COLUMNS[table], row, strict=True))
-    return {name: bool(value) if name in _FLAGS else value for name, value in values.items()}
-
-
 LOOK_SECONDS = 2.0
-"""The longest time between looks. One that waits for another program's silence comes right at its end."""
+"""The longest time between looks. A look that waits for another program's silence comes right at its end."""
 SOON_SECONDS = 0.05
 
 
@@ -525,7 +522,7 @@ class SharedLedger(PostgresLedger):
         mine = next((each for each in members if each.process == self._process.number), None)
         if mine is None:
             raise LedgerLost(
-                "Another program has all bridges, or an older database was restored. Start anew."
+                "Another program has taken all bridges, or an older database was restored. Restart this one."
             )
         others = [each for each in members if each is not mine]
         if not any(each.leads for each in members if not each.is_silent):

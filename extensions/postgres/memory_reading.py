@@ -95,7 +95,7 @@ class VectorReader:
         problem = ""
         if not compares_codes:
             problem = (
-                f"pgvector {version} compares no bits (0.7 does): Postgres itself counts those that differ"
+                f"pgvector {version} cannot compare bits (0.7 can), so PostgreSQL counts those that differ"
             )
         elif small := moment.rows(_SMALL_CACHE):
             problem = (

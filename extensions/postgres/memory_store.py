@@ -233,7 +233,7 @@ SELECT count(*) >= %(least)s AND EXISTS (SELECT FROM pg_opclass WHERE opcname = 
     SELECT FROM memory_chunk_vectors WHERE agent = %(agent)s AND build = %(build)s LIMIT %(least)s
 ) AS few
 """
-"""Whether a build is large enough, and whether pgvector (0.7 or newer) can index its vectors."""
+"""Whether a build has enough vectors for an index, and whether pgvector can make it (0.7 or newer)."""
 _NEAR_INDEXES = """
 SELECT relname::text, indisvalid FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
 WHERE relnamespace = current_schema()::regnamespace AND (starts_with(relname::text, %(before)s)
@@ -244,7 +244,7 @@ WHERE relnamespace = current_schema()::regnamespace AND (starts_with(relname::te
         ) AS attached JOIN memory_vectors AS vectors ON vectors.agent = %(agent)s AND vectors.id = vector_id
         WHERE builds.agent = %(agent)s AND starts_with(relname::text, %(prefix)s || embedder_id || '_'))))
 """
-"""The wanted index, those of embedders that no build uses, and those over codes of the version before."""
+"""The wanted index, those of embedders that no build uses, and those over codes of an earlier version."""
 _ALONE = "SELECT pg_try_advisory_lock(hashtextextended(%(wanted)s, 8))"
 _NOT_ALONE = "SELECT pg_advisory_unlock(hashtextextended(%(wanted)s, 8))"
 _INDEX_VECTORS: LiteralString = """
@@ -313,13 +313,13 @@ class PostgresStore:
         try:
             await self._answered(lambda: self.database.single(self._index_vectors))
         except IndexUnusable as error:
-            log.warning("The index for vectors of %r was not made: %s", self.agent, error)
+            log.warning("The index over the vectors of %r was not created: %s", self.agent, error)
 
     async def begin_rebuild(self, identity: Mapping[str, str]) -> PostgresRebuild:
         lease = await self._building_lease()
         if lease is None:
             raise IndexBusy(
-                f"Another process is rebuilding the index of {self.agent!r}; it is used once it is done."
+                f"Another process is rebuilding the index of {self.agent!r}. It is used when it is complete."
             )
         try:
             build = await self.change(partial(begin_build, agent=self.agent, identity=identity))
@@ -350,10 +350,10 @@ class PostgresStore:
             counted = moment.rows(_CHECK)
             if not counted:
                 return f"the index of {self.agent!r} has no row of its own"
-            told, chunks, words = counted[0]
-            if told == chunks == words:
+            expected, chunks, words = counted[0]
+            if expected == chunks == words:
                 return ""
-            return f"of {told} chunks {chunks} are there, and {words} for words"
+            return f"of {expected} chunks {chunks} exist, and {words} have their words"
 
         try:
             return await self._answered(lambda: self.database.read(check))
@@ -382,8 +382,8 @@ class PostgresStore:
             except _Held:
                 if time.monotonic() >= deadline:
                     raise IndexBusy(
-                        f"Another process kept the index of {self.agent!r} to itself for more than "
-                        f"{WAIT_SECONDS:.0f} seconds. Try again when it is done."
+                        f"Another process locked the index of {self.agent!r} for more than "
+                        f"{WAIT_SECONDS:.0f} seconds. Try again later."
                     ) from None
                 await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
@@ -423,7 +423,7 @@ class PostgresStore:
                 connection.execute(of_index(moment, _INDEX_VECTORS, *used[0]).encode())
         finally:
             connection.answer_seconds = limit_seconds
-            with suppress(Exception):  # a connection that is gone has no limits or locks either
+            with suppress(Exception):  # a lost connection has no limits or locks
                 ms = int((limit_seconds - ANSWER_SECONDS) * 1000)
                 connection.execute(f"SET statement_timeout = {ms}; SET lock_timeout = {ms}".encode())
                 moment.value(_NOT_ALONE, wanted=prefix)

@@ -23,7 +23,7 @@ from nacre.sessions.contracts.errors import (
 )
 from nacre.sessions.contracts.keys import EndedSession, ended_from_json, ended_to_json
 from nacre.sessions.contracts.messages import MAX_KEPT_CHARS, is_result_name
-from nacre.sessions.disk.json_text import Line, json_value, split_lines, timestamp_text, to_line
+from nacre.sessions.disk.json_text import json_value, split_lines, timestamp_text, to_line
 from nacre.sessions.entries.entries import (
     FORMAT_VERSION,
     CustomRecord,
@@ -78,8 +78,8 @@ class Moment:
         rows = self.run(statement, lane=lane, fence=fence, **values)
         if not rows and fence is not None and not self.run(statements.FENCE_HOLDS, lane=lane, fence=fence):
             raise SessionTakenOver(
-                f"Another process went on with the session {lane!r}, because this one did not say for a "
-                "while that it was still at it. What it had to write was not written."
+                f"Another process has taken over the session {lane!r}, because this one sent no heartbeat "
+                "for a while. Nothing was written."
             )
         return rows
 
@@ -326,7 +326,7 @@ class ResultRows:
 
     async def keep(self, name: str, text: str) -> None:
         if not is_result_name(name):
-            raise ValueError(f"{name!r} is no name for a result")
+            raise ValueError(f"{name!r} is not a valid name of a result")
         body, head = text[:MAX_KEPT_CHARS].encode("utf-8", "replace"), self._head()
         await self._rows.write(
             lambda rows: rows.fenced(
@@ -420,7 +420,7 @@ class TranscriptRows:
             )
             made = begin(rows, name, list(map(to_line, copy)), session_id, at)
             if made is None:
-                raise SessionCorrupt(f"There is a transcript {name!r} already, so nothing was copied to it.")
+                raise SessionCorrupt(f"A transcript {name!r} already exists, so nothing was copied to it.")
             rows.run(statements.COPY_RESULTS, transcript=self._head.id, copy=made)
 
         await self._rows.write(work)
@@ -431,22 +431,19 @@ class TranscriptRows:
         """Appends an entry after those that others have added. Concurrent calls keep their order."""
         async with self._in_order:
             while True:
-                entry, line = self._next(body, parent_id)
+                entry = Entry(
+                    id=self._linker.unused_id(self._new_id),
+                    parent_id=self.tree.leaf_id if parent_id is ... else parent_id,
+                    timestamp=timestamp_text(self._now()),
+                    body=body,
+                )
+                line = to_line(entry_to_json(entry))
                 if await self._is_added(line, mirror):
                     self._linker.add(entry)
                     self._known += 1
                     self.size_bytes += len(line)
                     return entry
                 await self._caught_up()
-
-    def _next(self, body: KnownBody, parent_id: _Parent) -> tuple[Entry, bytes]:
-        entry = Entry(
-            id=self._linker.unused_id(self._new_id),
-            parent_id=self.tree.leaf_id if parent_id is ... else parent_id,
-            timestamp=timestamp_text(self._now()),
-            body=body,
-        )
-        return entry, to_line(entry_to_json(entry))
 
     async def _caught_up(self) -> bool:
         """Reads entries that others added; returns whether there were any."""
@@ -492,35 +489,28 @@ class TranscriptRows:
             if added and added[0][1] and lane in self._rows.held:
                 self._rows.lines[lane] = new
             # An earlier attempt whose answer was lost may have added it.
-            return bool(added) or _is_there(rows, head.id, number, line)
+            found = added or rows.run(statements.LINE_AT, transcript=head.id, number=number)
+            return bool(added) or (bool(found) and bytes(found[0][0]) == line)
 
         return await self._rows.single(work)
 
     def _others(self, rows: Moment) -> tuple[Head, list[bytes]]:
         head = head_of(rows, self.name)
         if head is None or head.id != self._head.id:
-            raise SessionCorrupt(f"{self.place} was there and cannot be found any more. Begin a new session.")
+            raise SessionCorrupt(f"{self.place} no longer exists. Begin a new session.")
         return head, lines_from(rows, head, self._known) if head.lines > self._known else []
 
     def _take(self, lines: Iterable[bytes]) -> None:
         for data in lines:
             for line in split_lines(data, offset_bytes=self.size_bytes):
-                self._read(line)
+                if line.value is None:
+                    self._linker.skip_unreadable()
+                elif line.value["type"] != "session":
+                    self._linker.read(line.value, offset_bytes=line.start)
             self.size_bytes += len(data)
             self._known += 1
         self.notices += tuple(self._linker.notices)
         self._linker.notices.clear()
-
-    def _read(self, line: Line) -> None:
-        if line.value is None:
-            self._linker.skip_unreadable()
-        elif line.value["type"] != "session":
-            self._linker.read(line.value, offset_bytes=line.start)
-
-
-def _is_there(rows: Moment, transcript: Any, number: int, line: bytes) -> bool:
-    found = rows.run(statements.LINE_AT, transcript=transcript, number=number)
-    return bool(found) and bytes(found[0][0]) == line
 
 
 def _header(line: bytes, place: str) -> SessionHeader:

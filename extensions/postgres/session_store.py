@@ -65,7 +65,7 @@ class Lane:
         except DatabaseError as error:
             raise SessionStoreRefused(str(error)) from error
         left = LEFT_LANES.get()
-        if left is not None and not left.is_closed:  # the same turn comes back to it
+        if left is not None and not left.is_closed:  # the same turn may take its lane again
             self._fence = left.fences.pop((self._rows.agent, self._key), None)
             await self._leave()
         found = process.taken_lanes.pop((self._rows.agent, self._key), None)
@@ -128,15 +128,12 @@ def brought_in(rows: Moment, *, name: str, data: bytes, results: Mapping[str, by
         if head is not None:
             rows.run(statements.REMOVE_TRANSCRIPT, name=name)
         lines = [line + b"\n" for line in data.split(b"\n")[:-1]]
-        transcript = begin(rows, name, lines, _session_id(lines[0], name), at)
+        header = json_value(lines[0])
+        session_id = header.get("id") if isinstance(header, dict) else None
+        session_id = session_id if isinstance(session_id, str) and session_id else name.removesuffix(".jsonl")
+        transcript = begin(rows, name, lines, session_id, at)
     for each, body in results.items():
         rows.fenced(statements.KEEP_RESULT, lane=None, transcript=transcript, name=each, body=body)
-
-
-def _session_id(header: bytes, name: str) -> str:
-    found = json_value(header)
-    told = found.get("id") if isinstance(found, dict) else None
-    return told if isinstance(told, str) and told else name.removesuffix(".jsonl")
 
 
 class TranscriptRow(NamedTuple):
@@ -280,8 +277,8 @@ class PostgresSessionStore:
         name = record.session_file or f"{record.session_id}.jsonl"
         if not is_transcript_name(name):
             raise SessionCorrupt(
-                f"The session {record.session_id!r} names the transcript {name!r}, which is no name of one. "
-                "Remove the session."
+                f"The session {record.session_id!r} has the invalid transcript name {name!r}. Remove the "
+                "session."
             )
         return name
 
@@ -348,7 +345,7 @@ class PostgresSessionStore:
 
     async def import_transcript(self, name: str, data: bytes, results: Mapping[str, bytes]) -> None:
         if not is_transcript_name(name):
-            raise SessionCorrupt(f"{name!r} is no name of a transcript here; it is not copied.")
+            raise SessionCorrupt(f"{name!r} is not a valid name of a transcript, so it is not copied.")
         work = partial(brought_in, name=name, data=data, results=results, at=self._now())
         await self._rows.write(work)
 
@@ -378,11 +375,11 @@ class PostgresSessionStore:
                 rows, limits, ended=ended, at=at, main_key=main_key, active_keys=active_keys, dry_run=is_dry
             )
 
-        report = await self._rows.read(partial(work, is_dry=True))  # mostly there is nothing to do
+        report = await self._rows.read(partial(work, is_dry=True))  # usually there is nothing to do
         if dry_run or report.is_empty:
             return report
         report = await self._rows.write(partial(work, is_dry=False))
-        for name in report.removed:  # apart, so that no transaction is as long as all that is old
+        for name in report.removed:  # one transaction each, so that none takes long
             await self._rows.single(partial(Moment.run, statement=statements.REMOVE_TRANSCRIPT, name=name))
         return report
 
@@ -419,18 +416,17 @@ class PostgresSessionStore:
         there = {row.name: row for row in transcript_rows(rows) if not row.is_aside}
         current = {record.session_id for record in lines.values()}
         named = {name: key for key, record in lines.items() for name in record.previous_session_ids}
-        found = [self._current(key, record, there) for key, record in lines.items()]
+        found = []
+        for key, record in lines.items():
+            try:
+                name = self.transcript_name(record)
+            except SessionCorrupt:
+                name = ""
+            found.append(self._session(key, record, name, there.get(name), is_current=True))
         for row in there.values() if with_earlier else ():
             if row.session_id not in current:
                 found.append(self._earlier(row, named))
         return sorted(found, key=lambda session: session.active_at_ms, reverse=True)
-
-    def _current(self, key: str, record: SessionRecord, there: Mapping[str, TranscriptRow]) -> StoredSession:
-        try:
-            name = self.transcript_name(record)
-        except SessionCorrupt:
-            name = ""
-        return self._session(key, record, name, there.get(name), is_current=True)
 
     def _earlier(self, row: TranscriptRow, named: Mapping[str, str]) -> StoredSession:
         record = SessionRecord(

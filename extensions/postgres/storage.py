@@ -86,7 +86,7 @@ class PostgresStorage:
 
         return PostgresWorkspace(self._database, agent=self._agent)
 
-    def approvals(self, *, now: Clock, fence_of: Callable[[str], int | None]) -> ApprovalStore:  # noqa: ARG002 - the caller has the times
+    def approvals(self, *, now: Clock, fence_of: Callable[[str], int | None]) -> ApprovalStore:  # noqa: ARG002 - the caller sets the times
         from nacre.extensions.postgres.approvals import ApprovalTable
 
         return ApprovalTable(self._database, agent=self._agent, fence_of=fence_of)
@@ -162,8 +162,7 @@ class DatabaseRows:
     """Implements `OtherRows`: all rows of one agent, in any table."""
 
     out_of_reach = (
-        "Of the database also: pages that the server has not used again, its log of changes, and its "
-        "replicas."
+        "In the database also: pages that the server has not reused, its write-ahead log, and its replicas."
     )
 
     def __init__(self, database: Database, agent: str) -> None:

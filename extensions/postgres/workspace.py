@@ -67,7 +67,7 @@ class RevisionWatch:
             try:
                 revision = await self._rows.single(Moment.revision)
             except OSError as error:
-                self.problem = f"changes of the workspace are not seen: {error}"
+                self.problem = f"changes of the workspace are not noticed: {error}"
             else:
                 self.problem = ""
                 if revision != seen:  # the first look counts: it may be later than a change
@@ -96,7 +96,7 @@ class PostgresWorkspace:
     def place(self) -> str:
         return self._rows.place
 
-    def may_change(self, name: str) -> bool:  # noqa: ARG002 - only an attempt tells
+    def may_change(self, name: str) -> bool:  # noqa: ARG002 - only an attempt can tell
         return True
 
     async def real_name(self, name: str) -> PurePosixPath:
@@ -110,18 +110,26 @@ class PostgresWorkspace:
         def read(rows: Moment) -> list[list[Row]]:
             found = rows.in_ranges(ranges)
             if not any(found) and prefix and not rows.is_folder(folder):
-                _raise_missing(folder, is_file=folder in rows.named([folder]))
+                if folder in rows.named([folder]):
+                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
             return found
 
         entries: dict[str, FolderEntry] = {}
         for row in (row for rows in await self._rows.read(read) for row in rows):
             entry, _, below = row.name.removeprefix(prefix).partition("/")
             if not entry.startswith("."):
-                entries[entry] = _entry(entry, None if below or row.is_folder else row)
+                is_folder = bool(below) or row.is_folder
+                entries[entry] = FolderEntry(
+                    name=entry,
+                    is_folder=is_folder,
+                    size_bytes=0 if is_folder else row.size_bytes,
+                    modified_ns=0 if is_folder else row.changed_ns,
+                )
         return tuple(entries[entry] for entry in sorted(entries))
 
     async def fingerprints(self, names: Sequence[str]) -> Mapping[str, Fingerprint | None]:
-        plain = _plain(names)
+        plain, _refused = _plain(names)
         try:
             rows = await self._rows.single(lambda rows: rows.named(list(plain.values())))
         except OSError:
@@ -150,7 +158,7 @@ class PostgresWorkspace:
         max_bytes: int,
         found_in: Callable[[Moment, str, tuple[Row, bytes] | None], T | ReadFailed],
     ) -> Mapping[str, T | ReadFailed]:
-        plain = _plain(names)
+        plain, refused = _plain(names)
 
         def read(rows: Moment) -> dict[str, T | ReadFailed]:
             there = rows.bodies(list(plain.values()), max_bytes=max_bytes)
@@ -160,7 +168,7 @@ class PostgresWorkspace:
             found: Mapping[str, T | ReadFailed] = await self._rows.read(read)
         except OSError as error:
             found = dict.fromkeys(plain, error)
-        return {name: found[name] if name in found else _refusal(name) for name in names}
+        return {name: found[name] if name in found else refused[name] for name in names}
 
     async def append(
         self, name: str, text: str, *, skip_repeats: bool = True, heading: str = "", below: str = ""
@@ -220,7 +228,7 @@ class PostgresWorkspace:
             if asked.is_required and not covered:
                 missing.append(SkippedPath(path=asked.name, reason="missing"))
             for row in covered:
-                if _is_note(row.name):
+                if is_markdown(row.name) and IGNORED_FOLDERS.isdisjoint(row.name.split("/")[:-1]):
                     notes.setdefault(row.name, FoundNote(name=row.name, marks=_marks(row)))
         return NoteListing(notes=tuple(notes.values()), skipped=tuple(missing))
 
@@ -232,7 +240,7 @@ class PostgresWorkspace:
             return await self._rows.single(Moment.now_us) * 1000
         return 0
 
-    def watch(self, wanted: Sequence[WantedNotes], changed: Callable[[], None]) -> RevisionWatch:  # noqa: ARG002 - it tells of all
+    def watch(self, wanted: Sequence[WantedNotes], changed: Callable[[], None]) -> RevisionWatch:  # noqa: ARG002 - it watches all
         """Watches the whole workspace, including files that were not named."""
         return RevisionWatch(self._rows, changed)
 
@@ -244,35 +252,15 @@ def _file_name(name: str) -> str:
     return plain
 
 
-def _plain(names: Sequence[str]) -> dict[str, str]:
-    found = {}
+def _plain(names: Sequence[str]) -> tuple[dict[str, str], dict[str, PathOutsideRoot]]:
+    """The names without `.` and `..`, and the errors of names that lead out of the workspace."""
+    found, refused = {}, {}
     for name in names:
-        with suppress(PathOutsideRoot):
+        try:
             found[name] = str(plain_name(name))
-    return found
-
-
-def _refusal(name: str) -> ReadFailed:
-    try:
-        plain_name(name)
-    except PathOutsideRoot as error:
-        return error
-    raise ValueError(f"{name!r} leads nowhere else")
-
-
-def _raise_missing(folder: str, *, is_file: bool) -> None:
-    if is_file:
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
-    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
-
-
-def _entry(name: str, row: Row | None) -> FolderEntry:
-    return FolderEntry(
-        name=name,
-        is_folder=row is None,
-        size_bytes=row.size_bytes if row else 0,
-        modified_ns=row.changed_ns if row else 0,
-    )
+        except PathOutsideRoot as error:
+            refused[name] = error
+    return found, refused
 
 
 def _file_bytes(rows: Moment, name: str, found: tuple[Row, bytes] | None) -> FileBytes | ReadFailed:
@@ -293,10 +281,6 @@ def _note_bytes(_rows: Moment, name: str, found: tuple[Row, bytes] | None) -> No
     if row.size_bytes > MAX_NOTE_BYTES:
         return NoteTooLarge(row.size_bytes)
     return NoteBytes(data=data, marks=_marks(row))
-
-
-def _is_note(name: str) -> bool:
-    return is_markdown(name) and IGNORED_FOLDERS.isdisjoint(name.split("/")[:-1])
 
 
 def _range(asked: WantedNotes, is_below: bool) -> NameRange:

@@ -43,7 +43,7 @@ LOOK_SECONDS = 2.0
 PROBE_SECONDS = 8.0
 """The time-out for the models of any other server."""
 _SNAPSHOT = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8})$")
-"""What a dated copy of a model has at the end of its name."""
+"""The end of the name of a dated copy of a model."""
 _NUMBER = re.compile(r"\d+")
 _TRY = re.compile(r"preview|research|\bexp")
 
@@ -93,9 +93,9 @@ def usual_address(provider_name: str) -> str:
 async def offered_models(
     provider_name: str, environment: Mapping[str, str], api_key: str
 ) -> tuple[int, tuple[ModelChoice, ...]]:
-    """The models that a provider lists, else those of the price map; the suggested one first.
+    """The HTTP status of a provider's list of models, 0 without an answer, and its models.
 
-    In front of them the HTTP status of the provider's answer, 0 if there was none.
+    Without a list they come from the price map. The suggested model is the first.
     """
     known = price_map_models(provider_name)
     base_url = _endpoint(provider_name, environment).base_url

@@ -58,9 +58,9 @@ def reaches(config: Config, name: str) -> bool:
 def open_model(config: Config, name: str, now: Clock) -> ProviderModel:
     """A model by its name, with the address, key and time-out of the settings.
 
-    The key is that of the settings, else of an auth profile, else of the environment. Unless the settings
-    choose, providers that speak OpenAI's chat completions are asked over plain HTTP, all others through
-    litellm.
+    The key comes from the settings, else from an auth profile, else from the environment. Unless the settings
+    say otherwise, providers that speak OpenAI's chat completions are asked over plain HTTP, all others
+    through litellm.
 
     Raises:
         ConfigError: no provider has this name, or the name has no model.
@@ -277,12 +277,12 @@ def _check_name(config: Config, name: str) -> None:
     nearest = _nearest(config, name)
     if not model.strip():
         raise ConfigError(
-            f"{name!r} does not begin with a provider, as in openai/gpt-5-mini. `nacre init` lists "
-            f"what there is.{nearest}"
+            f"{name!r} does not begin with a provider, as in openai/gpt-5-mini. `nacre init` lists them."
+            f"{nearest}"
         )
     raise ConfigError(
-        f"There is no provider {provider!r}, as the model {name!r} has it.{nearest} To name a server of your "
-        f"own so, set models.providers.{provider}.baseUrl, or run `nacre init`."
+        f"There is no provider {provider!r}, which the model {name!r} names.{nearest} If it is a server of "
+        f"your own, set models.providers.{provider}.baseUrl, or run `nacre init`."
     )
 
 

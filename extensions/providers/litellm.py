@@ -52,11 +52,11 @@ EXTRA = "litellm"
 """The extra of Nacre that installs it."""
 
 _ENVIRONMENT = {
-    # its own price map instead of one fetched from the network on import
+    # Use its own price map instead of fetching one on import.
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-    # otherwise it loads a `.env` from the working directory, wherever the owner happens to stand
+    # Do not load `.env` from the working directory.
     "LITELLM_MODE": "PRODUCTION",
-    # its aiohttp sessions, made on import, warn when a loop ends before they do; httpx closes with its client
+    # Its aiohttp sessions, made on import, warn when a loop ends before them. httpx closes with its client.
     "DISABLE_AIOHTTP_TRANSPORT": "True",
 }
 _LOGGERS = ("LiteLLM", "LiteLLM Proxy", "LiteLLM Proxy.stdout", "LiteLLM Router")
@@ -99,7 +99,7 @@ def begin_loading() -> Future[Any]:
     with _lock:
         if _loading is None or (_loading.done() and _loading.exception() is not None):
             _loading = Future()
-            _loading.set_running_or_notify_cancel()  # whoever waits may give up, the loading goes on
+            _loading.set_running_or_notify_cancel()  # a cancelled caller does not cancel the loading
             threading.Thread(target=_load, args=(_loading,), name="litellm", daemon=True).start()
         return _loading
 
@@ -112,11 +112,11 @@ def _load(loading: Future[Any]) -> None:
 
 
 def quiet_arguments(module: Any) -> dict[str, Any]:
-    """Arguments for `acompletion` and `arerank`: those of `one_request_arguments`, and none for tools' sake.
+    """Arguments for `acompletion` and `arerank`: `one_request_arguments`, and one that skips litellm's MCP.
 
-    Releases around 1.106 import their MCP gateway, which needs a package that does not come with them,
-    whenever a request has tools; the argument that skips it is passed only where it is known, because
-    other releases would send it on to the provider.
+    Releases around 1.106 import their MCP gateway whenever a request has tools, and it needs a package that
+    they do not bring. The argument that skips it is passed only to releases that know it, because others
+    would send it to the provider.
     """
     arguments = one_request_arguments()
     if "_skip_mcp_handler" in inspect.unwrap(module.main.completion).__code__.co_consts:
@@ -126,8 +126,8 @@ def quiet_arguments(module: Any) -> dict[str, Any]:
 
 def one_request_arguments() -> dict[str, Any]:
     """Arguments that keep a call of litellm to one request; silences warnings about litellm's own code."""
-    # litellm silences what pydantic says about its classes once, on import; a filter set since (warnings as
-    # errors in a test suite, for one) would turn its habits into failed requests
+    # litellm silences pydantic's warnings about its classes only once, on import. A later filter, such as
+    # warnings as errors in a test suite, would turn them into failed requests.
     warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"litellm\.")
     for message in _PYDANTIC_ABOUT_LITELLM:
         warnings.filterwarnings("ignore", message=message, category=UserWarning, module=r"pydantic\.")
@@ -157,7 +157,7 @@ class _ClientUser:
 
 
 async def _release_clients() -> None:
-    """Counts one model less on the running loop; after the last one the loop's HTTP clients are closed."""
+    """Counts one model fewer on the running loop, and closes the loop's HTTP clients after the last one."""
     loop = asyncio.get_running_loop()
     left = _open_models.get(loop, 0) - 1
     if left > 0:
@@ -167,14 +167,18 @@ async def _release_clients() -> None:
     cache = getattr(sys.modules.get("litellm"), "in_memory_llm_clients_cache", None)
     clients: dict[str, Any] = getattr(cache, "cache_dict", {})
     for key in [key for key in clients if key.endswith(f"-{id(loop)}")]:
-        await _close(clients.pop(key))
+        close = getattr(clients.pop(key), "close", None)
+        with contextlib.suppress(OSError, RuntimeError):  # it may be broken or closed already
+            result = close() if callable(close) else None
+            if inspect.isawaitable(result):
+                await result
 
 
 def _import_litellm() -> Any:
     theirs = "litellm" in sys.modules
     if not theirs and "LITELLM_LOG" not in os.environ:
         for name in _LOGGERS:
-            # it logs failures that we raise anyway, with parts of the request in them
+            # litellm logs failures that are raised anyway, with parts of the request.
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -183,19 +187,11 @@ def _import_litellm() -> Any:
     if not theirs:
         module.telemetry = False
         module.suppress_debug_info = True
-        # else it brings a tokenizer from the network to count what some providers did not
+        # Otherwise it downloads a tokenizer to count the tokens that some providers do not report.
         module.disable_hf_tokenizer_download = True
-        # a history with tool calls is refused by some providers when a request (a summary) offers no tools
+        # Some providers refuse a history with tool calls in a request without tools, such as a summary.
         module.modify_params = True
     return module
-
-
-async def _close(client: Any) -> None:
-    close = getattr(client, "close", None)
-    with contextlib.suppress(OSError, RuntimeError):  # it may be broken or closed already: that is the aim
-        result = close() if callable(close) else None
-        if inspect.isawaitable(result):
-            await result
 
 
 def guard_clients(cache: Any) -> None:
@@ -219,7 +215,7 @@ def guard(holder: Any) -> None:
         hook = _refuse_elsewhere_soon if hasattr(client, "aclose") else _refuse_elsewhere
         client.event_hooks = {**hooks, "response": [*hooks["response"], hook]}
         if getattr(holder, "event_hooks", client.event_hooks) is None:
-            holder.event_hooks = client.event_hooks  # a client that it makes anew has them too
+            holder.event_hooks = client.event_hooks  # also for a client that replaces this one
         return
 
 
@@ -254,11 +250,13 @@ class LiteLLMModel(_ClientUser, ProviderModel):
             raise ModelError(str(error)) from error
 
     async def _asked(self, request: ModelRequest) -> LiteLLMAnswer:
-        litellm = await load_litellm(self.name)
+        litellm, key = await load_litellm(self.name), self._api_key
+        if self.name.startswith("openai/"):
+            key = key_for_litellm(self.name, base_url=self._base_url, api_key=key)
         wrapper = await litellm.acompletion(
             model=self.name,
             api_base=self._base_url,
-            api_key=self._key(),
+            api_key=key,
             stream=True,
             stream_options={"include_usage": True},
             timeout=self._request_timeout_seconds,
@@ -266,11 +264,6 @@ class LiteLLMModel(_ClientUser, ProviderModel):
             **completion_arguments(request, model_name=self.name),
         )
         return LiteLLMAnswer(wrapper)
-
-    def _key(self) -> str | None:
-        if not self.name.startswith("openai/"):
-            return self._api_key
-        return key_for_litellm(self.name, base_url=self._base_url, api_key=self._api_key)
 
     def _facts(self) -> CallFacts:
         return CallFacts(
@@ -532,7 +525,7 @@ def _settle(bill: Bill, answer: Any) -> None:
 LEAST_BYTES_A_SECOND, LEAST_PLAIN_BYTES_A_SECOND = 750, 8_000
 """The longest recording of a size: speech at 6 kbit/s, or uncompressed with 8 bits at 8 kHz."""
 AUDIO_TOKENS_A_SECOND, WORD_TOKENS_A_SECOND = 50, 8
-"""More than providers count for a second of speech, as audio and as text."""
+"""Upper bounds for the tokens of a second of speech, as audio and as text."""
 
 
 class Bill:

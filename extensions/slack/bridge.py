@@ -24,7 +24,14 @@ from slack_sdk.web.async_client import AsyncWebClient
 from yarl import URL
 
 from nacre.bridges.channels.connection import LiveConnection, until_stopped
-from nacre.bridges.channels.messages import Ignored, IncomingMessage, RemoteFile, with_files
+from nacre.bridges.channels.messages import (
+    Ignored,
+    IncomingMessage,
+    RemoteFile,
+    mapping,
+    mappings,
+    with_files,
+)
 from nacre.bridges.contracts.bridge import Bridge, Capabilities, Inbox, Part
 from nacre.bridges.contracts.errors import BridgeError, CannotConnect, DeliveryRefused, NotDelivered
 from nacre.runtime.contracts.inbound import Inbound, Quoted
@@ -56,9 +63,7 @@ def is_timestamp(value: object) -> bool:
 
 def message_event(payload: object) -> Mapping[str, Any]:
     """The message event in an envelope's payload. Raises `Ignored` if there is none."""
-    event = payload.get("event") if isinstance(payload, Mapping) else None
-    if not isinstance(event, Mapping):
-        raise Ignored("it has no event")
+    event = mapping(mapping(payload).get("event"))
     if event.get("type") not in ("message", "app_mention"):
         raise Ignored("it is not a message")
     return event
@@ -85,7 +90,7 @@ def read_message(event: object, me: str, account: str) -> IncomingMessage:
     if not isinstance(marked, str):
         raise Ignored("its text is not text")
     files, quoted = tuple(_files(event)), tuple(_shared(event))
-    mention = f"<@{me}>"
+    profile, mention = mapping(event.get("user_profile")), f"<@{me}>"
     marked = re.sub(rf"<@{re.escape(me)}\|[^<>]*>", mention, marked)
     text = plain(marked.removeprefix(mention).lstrip() if marked.startswith(mention) else marked)
     if not (text.strip() or files or quoted):
@@ -100,29 +105,22 @@ def read_message(event: object, me: str, account: str) -> IncomingMessage:
         chat_id=chat,
         thread_id=str(thread) if is_timestamp(thread) and thread != event["ts"] else "",
         sender_id=user,
-        sender_name=_display_name(event),
+        sender_name=str(profile.get("display_name") or profile.get("real_name") or ""),
         message_id=str(event["ts"]),
         is_mentioned=mention in marked or event.get("parent_user_id") == me,
     )
     return IncomingMessage(inbound=inbound, files=files)
 
 
-def _display_name(event: Mapping[str, Any]) -> str:
-    profiles = _mappings([event.get("user_profile")])
-    names = [profile.get(key) for profile in profiles for key in ("display_name", "real_name")]
-    return next((name for name in names if isinstance(name, str) and name), "")
-
-
 def key_of(message: object) -> str:
     """The key of a part that the bot sent, as the history has it; empty for any other message."""
-    found = _mappings([each.get("metadata") for each in _mappings([message])])
-    payloads = _mappings([at.get("event_payload") for at in found if at.get("event_type") == EVENT_TYPE])
-    keys = [payload.get("key") for payload in payloads]
-    return next((key for key in keys if isinstance(key, str)), "")
+    metadata = mapping(mapping(message).get("metadata"))
+    key = mapping(metadata.get("event_payload")).get("key")
+    return key if metadata.get("event_type") == EVENT_TYPE and isinstance(key, str) else ""
 
 
 def _files(event: Mapping[str, Any]) -> Iterator[RemoteFile]:
-    for file in _mappings(event.get("files")):
+    for file in mappings(event.get("files")):
         if isinstance(file.get("url_private"), str):
             yield RemoteFile.read(
                 file["url_private"],
@@ -134,19 +132,18 @@ def _files(event: Mapping[str, Any]) -> Iterator[RemoteFile]:
 
 def _shared(event: Mapping[str, Any]) -> Iterator[Quoted]:
     """The messages of others that somebody shares."""
-    for each in _mappings(event.get("attachments")):
+    for each in mappings(event.get("attachments")):
         if each.get("is_share") and isinstance(text := each.get("text"), str) and text.strip():
             yield Quoted(text=plain(text), kind="forward", said_by=str(each.get("author_name") or ""))
-
-
-def _mappings(found: object) -> Iterator[Mapping[str, Any]]:
-    yield from (each for each in found if isinstance(each, Mapping)) if isinstance(found, list) else ()
 
 
 def mrkdwn(markdown: str) -> str:
     """Markdown as mrkdwn. Nothing in it notifies anybody, and code stays as it is."""
     pieces = _CODE.split(markdown)
-    return "".join(_code(piece) if number % 2 else _words(piece) for number, piece in enumerate(pieces))
+    return "".join(
+        _escaped(_FENCE.sub("```", piece, count=1)) if number % 2 else _words(piece)
+        for number, piece in enumerate(pieces)
+    )
 
 
 def plain(mrkdwn: str) -> str:
@@ -168,10 +165,6 @@ def _escaped(text: str) -> str:
     return text
 
 
-def _code(text: str) -> str:
-    return _escaped(_FENCE.sub("```", text, count=1))
-
-
 def _words(text: str) -> str:
     text = _HEADING.sub(r"**\1**", _escaped(text))
     text = _STRUCK.sub(r"~\1~", _BOLD.sub(r"*\1*", text))
@@ -191,16 +184,13 @@ _TOO_MANY = 429
 class SlackClient:
     """An open connection of one app. `me` is the bot's user id."""
 
-    def __init__(self, web: AsyncWebClient, app_token: str, session: aiohttp.ClientSession) -> None:
-        self.me = ""
+    def __init__(
+        self, web: AsyncWebClient, app_token: str, session: aiohttp.ClientSession, *, me: str
+    ) -> None:
+        self.me = me
         self._web = web
         self._app_token = app_token
         self._session = session
-
-    async def log_in(self) -> None:
-        """Asks Slack who the bot is. Raises `BridgeError` with a sentence."""
-        with translated_errors(connecting=True):
-            self.me = str((await self._web.auth_test())["user_id"])
 
     @asynccontextmanager
     async def socket(self) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
@@ -248,7 +238,7 @@ class SlackClient:
         for _ in range(MAX_PAGES):
             with translated_errors():
                 page = await ask(cursor=cursor or None)
-            found += _mappings(page.get("messages"))
+            found += mappings(page.get("messages"))
             cursor = _cursor(page.data)
             if not cursor:
                 break
@@ -268,7 +258,7 @@ class SlackClient:
                     limit=PAGE,
                     cursor=cursor or None,
                 )
-            for chat in _mappings(page.get("channels")):
+            for chat in mappings(page.get("channels")):
                 if isinstance(chat.get("id"), str):
                     found.append((chat["id"], chat.get("is_im") is True))
             cursor = _cursor(page.data)
@@ -299,9 +289,9 @@ async def open_client(bot_token: str, app_token: str, server: str) -> AsyncItera
         web = AsyncWebClient(
             token=bot_token, base_url=f"{server.rstrip('/')}/", session=session, retry_handlers=[]
         )
-        client = SlackClient(web, app_token, session)
-        await client.log_in()
-        yield client
+        with translated_errors(connecting=True):
+            me = str((await web.auth_test())["user_id"])
+        yield SlackClient(web, app_token, session, me=me)
 
 
 def read_envelope(message: aiohttp.WSMessage) -> Mapping[str, Any]:
@@ -330,7 +320,7 @@ def translated_errors(*, connecting: bool = False) -> Iterator[None]:
 
 def _translated(error: SlackApiError) -> BridgeError:
     response = error.response
-    data = response.data if isinstance(getattr(response, "data", None), Mapping) else {}
+    data = mapping(getattr(response, "data", None))
     code = str(data.get("error", ""))
     if getattr(response, "status_code", 0) == _TOO_MANY or code in ("ratelimited", "rate_limited"):
         delay = str(response.headers.get("Retry-After", ""))
@@ -352,8 +342,7 @@ def _translated(error: SlackApiError) -> BridgeError:
 
 
 def _cursor(data: Any) -> str:
-    found = data.get("response_metadata") if isinstance(data, Mapping) else None
-    return str(found.get("next_cursor") or "") if isinstance(found, Mapping) else ""
+    return str(mapping(mapping(data).get("response_metadata")).get("next_cursor") or "")
 
 
 T = TypeVar("T")
@@ -521,5 +510,6 @@ def _sort_key(ts: str) -> tuple[int, str]:
 
 
 def _has_newer_replies(raw: Any, since: str) -> bool:
-    latest = raw.get("latest_reply") if isinstance(raw, dict) and is_timestamp(raw.get("ts")) else None
-    return isinstance(latest, str) and is_timestamp(latest) and _sort_key(latest) > _sort_key(since)
+    latest = raw.get("latest_reply")
+    is_thread = is_timestamp(raw.get("ts")) and is_timestamp(latest)
+    return is_thread and _sort_key(latest) > _sort_key(since)

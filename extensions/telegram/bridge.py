@@ -1,8 +1,8 @@
 """`TelegramBridge`: one Telegram bot, by long polling.
 
 The offset of the next poll confirms an update to the server, and the bridge moves it only after the ledger
-has the update. Telegram has no keys for sends and no way to read messages back, so a part whose delivery is
-unclear is sent again with a mark.
+has the update. Telegram has no idempotency keys and cannot return sent messages, so a part whose
+delivery is unclear is sent again with a mark.
 
 markdown-it-py parses Markdown by CommonMark without HTML, lists and tables, which are readable as they are.
 The text never becomes longer and loses no word. Telegram counts lengths in UTF-16 units.
@@ -47,7 +47,14 @@ from telegram.error import (
 from telegram.request import HTTPXRequest
 
 from nacre.bridges.channels.connection import LiveConnection, until_stopped
-from nacre.bridges.channels.messages import FileTooLarge, Ignored, IncomingMessage, RemoteFile, with_files
+from nacre.bridges.channels.messages import (
+    FileTooLarge,
+    Ignored,
+    IncomingMessage,
+    RemoteFile,
+    mapping,
+    with_files,
+)
 from nacre.bridges.contracts.bridge import Bridge, Capabilities, Inbox, Part, Place
 from nacre.bridges.contracts.errors import BridgeError, DeliveryRefused, NotDelivered
 from nacre.runtime.contracts.inbound import ChatKind, Inbound, Quoted
@@ -82,7 +89,7 @@ _LANGUAGE = re.compile(r"[A-Za-z0-9_+#.-]{1,40}")
 
 def update_id_of(raw: object) -> int | None:
     """The id of an update, `None` if it is invalid: confirming a huge id would confirm all future updates."""
-    update_id = raw.get("update_id") if isinstance(raw, Mapping) else None
+    update_id = mapping(raw).get("update_id")
     return update_id if type(update_id) is int and 0 < update_id < _MAX_UPDATE_ID else None
 
 
@@ -119,7 +126,7 @@ def _read(message: Message, me: User, account: str) -> IncomingMessage:
     author = _foreign_author(message)
     files = tuple(_files(message, author))
     text = _text(message, me)
-    cards = _cards(message)
+    cards = tuple(_cards(message))
     if not (text.strip() or files or cards):
         raise Ignored("it has no readable content")
     ids = (message.chat.id, sender.id, message.message_id, message.message_thread_id or 0)
@@ -145,7 +152,8 @@ def _read(message: Message, me: User, account: str) -> IncomingMessage:
         sender_name=_name_of(sender),
         message_id=str(message.message_id),
         chat_name=str(message.chat.effective_name or ""),
-        is_mentioned=_is_mentioned(message, me),
+        is_mentioned=_replies_to_me(message, me)
+        or any(_names_me(message, each, me) for each in (*message.entities, *message.caption_entities)),
     )
     return IncomingMessage(inbound=inbound, files=(*files, *answered_files))
 
@@ -206,7 +214,7 @@ def _answered(message: Message, me: User) -> tuple[tuple[Quoted, ...], tuple[Rem
 
 def _old_name(raw: object) -> object:
     """The name in a `User` or `Chat` object of the fields before Bot API 7.0."""
-    names = raw if isinstance(raw, Mapping) else {}
+    names = mapping(raw)
     return names.get("title") or names.get("first_name") or names.get("username")
 
 
@@ -240,21 +248,13 @@ def _extras(message: Message) -> Iterator[str]:
         yield f"[dice {message.dice.emoji} shows {message.dice.value}]"
 
 
-def _cards(message: Message) -> list[str]:
+def _cards(message: Message) -> Iterator[str]:
     """Places and contacts. Somebody other than the sender may have chosen their names."""
-    cards = []
-    if message.venue is not None:
-        venue = message.venue
+    if (venue := message.venue) is not None:
         at = venue.location
-        cards.append(f"[place {venue.title!r}, {venue.address!r}, {at.latitude}, {at.longitude}]")
+        yield f"[place {venue.title!r}, {venue.address!r}, {at.latitude}, {at.longitude}]"
     if message.contact is not None:
-        cards.append(f"[contact {message.contact.first_name!r}, {message.contact.phone_number!r}]")
-    return cards
-
-
-def _is_mentioned(message: Message, me: User) -> bool:
-    entities = (*message.entities, *message.caption_entities)
-    return _replies_to_me(message, me) or any(_names_me(message, entity, me) for entity in entities)
+        yield f"[contact {message.contact.first_name!r}, {message.contact.phone_number!r}]"
 
 
 def _replies_to_me(message: Message, me: User) -> bool:
@@ -336,7 +336,7 @@ def utf16_length(text: str) -> int:
 def formatted(markdown: str) -> tuple[str, tuple[Span, ...]]:
     """The plain text to show and its spans. Returns the Markdown itself if no text would be left."""
     lines, output = markdown.split("\n"), _Output()
-    opened: list[tuple[str, int]] = []
+    opened: list[int] = []
     line = 0
     for token in _reader().parse(markdown):
         if token.map and token.type in ("inline", "fence"):
@@ -347,29 +347,21 @@ def formatted(markdown: str) -> tuple[str, tuple[Span, ...]]:
         if token.type == "inline":
             _write_inline(token, lines, output)
         elif token.type == "fence":
-            _write_code(token, output)
+            start, words = output.units, token.info.split()
+            output.add(token.content.removesuffix("\n"))
+            language = words[0] if words and _LANGUAGE.fullmatch(words[0]) else ""
+            output.mark("pre", start, language=language)
         elif token.nesting == 1:
-            opened.append((name, len(output.text)))
+            opened.append(len(output.text))
         elif token.nesting == -1:
-            _end_block(name, opened.pop()[1], output)
+            start = opened.pop()
+            if name in _STYLES:
+                # The line feeds after the previous block come before the block's first word.
+                words_of_block = output.text[start:].lstrip("\n")
+                output.mark(_STYLES[name], output.units - utf16_length(words_of_block))
     if not output.text.strip():
         return markdown, ()
     return output.text, tuple(output.spans)
-
-
-def _end_block(name: str, start: int, output: _Output) -> None:
-    if name not in _STYLES:
-        return
-    # The line feeds after the previous block come before the block's first word.
-    words = output.text[start:].lstrip("\n")
-    output.mark(_STYLES[name], output.units - utf16_length(words))
-
-
-def _write_code(token: Token, output: _Output) -> None:
-    start, words = output.units, token.info.split()
-    output.add(token.content.removesuffix("\n"))
-    language = words[0] if words and _LANGUAGE.fullmatch(words[0]) else ""
-    output.mark("pre", start, language=language)
 
 
 def _write_inline(token: Token, lines: Sequence[str], output: _Output) -> None:
@@ -582,7 +574,7 @@ class TelegramBridge(Bridge):
         self._file_bytes = file_bytes
         self._live: LiveConnection[TelegramClient] = LiveConnection("Telegram")
         self._moved: dict[str, str] = {}
-        self._album: object = None
+        self._albums: dict[str, object] = {}
 
     async def start(self, inbox: Inbox) -> None:
         async with open_client(self._token, self._server) as client:
@@ -670,11 +662,11 @@ class TelegramBridge(Bridge):
         except Ignored as why:
             log.info("Telegram update %s was ignored: %s", update_id, why)
             return
-        # Each picture of an album is a message, and the caption that mentions the bot stands at one of them.
-        album = raw["message"].get("media_group_id")
+        # Each picture of an album is a message, and only one of them has the caption that mentions the bot.
+        album, chat_id = raw["message"].get("media_group_id"), message.inbound.chat_id
         if message.inbound.is_mentioned:
-            self._album = album
-        elif album and album == self._album:
+            self._albums[chat_id] = album
+        elif album and album == self._albums.get(chat_id):
             message = replace(message, inbound=replace(message.inbound, is_mentioned=True))
         inbound = await with_files(message, client.file, service="Telegram", limit_bytes=self._file_bytes)
         await inbox.receive(inbound, cursor=str(update_id))

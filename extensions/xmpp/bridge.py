@@ -1,6 +1,6 @@
 """`XmppBridge`: the assistant on an XMPP server.
 
-The archives (XEP-0313) of the account and of each room tell what was missed and whether a part arrived. The
+The archives (XEP-0313) of the account and of each room show what was missed and whether a part arrived. The
 cursor holds the last id of each archive.
 """
 
@@ -434,8 +434,6 @@ class XmppBridge(Bridge):
         self._reported: set[str] = set()
 
     async def start(self, inbox: Inbox) -> None:
-        if self.stopping.is_set():
-            return
         client = XmppClient(self._settings)
         received: asyncio.Queue[tuple[Message, Identity] | None] = asyncio.Queue()
 

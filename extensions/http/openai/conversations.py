@@ -1,4 +1,4 @@
-"""From a client's request to a turn: its agent, its session, and which of its messages are new there.
+"""Turns a client's request into a turn: finds its agent, its session, and the messages that are new there.
 
 Clients send the whole conversation with each request. The session has its own record, including the tools'
 work. So only new messages are passed on, and where a client's history differs, the session is rewound to the
@@ -97,7 +97,7 @@ class Conversation(Record):
 
     `is_raw_key` says that the name is a session key. `kept_turns` is set by clients that name a position
     instead of sending the history: the number of turns of the session before this one. `answer` is the type
-    that the answer is to have, or `None` for plain text.
+    of the answer, or `None` for plain text.
     """
 
     rules: str
@@ -150,7 +150,7 @@ class Conversations:
     ) -> tuple[AsyncGenerator[Event, None], int]:
         """The events of the requested turn, and the number of turns before it. Raises like `_prepare`."""
         if model.is_plain and conversation.answer is not None:
-            raise BadRequest(f"An answer as JSON is given by {model.agent.id!r} alone.", "model")
+            raise BadRequest(f"Only {model.agent.id!r} gives an answer as JSON.", "model")
         if model.is_plain:
             events = plain_events(model.agent, conversation, most_tokens, at_ms=epoch_ms(self.now()))
             return self._runner.limited(model.agent, events), 0
@@ -161,7 +161,7 @@ class Conversations:
         return self._runner.limited(model.agent, typed), turns_before
 
     async def _prepare(self, agent: Agent, token: Token, conversation: Conversation) -> tuple[Inbound, int]:
-        """Brings the session to the position of the client. The message to run, and the turns before it.
+        """Rewinds the session to the client's position. Returns the message and the turns before it.
 
         Raises:
             BadRequest: the session is not accessible, is not valid, or has no such position.
@@ -183,8 +183,8 @@ class Conversations:
 def _inbound(agent: Agent, token: Token, conversation: Conversation, new_id: NewId) -> Inbound:
     name = conversation.session_name or f"once-{new_id()}"
     if not token.is_owner:
-        # A stranger may not choose a key: it could be one of the owner's. Nor is "a/b" of a token "a" the "b"
-        # of a token "a/b"; the name of a token has no control character.
+        # A stranger may not choose a key: it could be one of the owner's. The control character, which no
+        # token's name has, keeps "b/c" of the token "a" apart from "c" of the token "a/b".
         sender = token.name.replace("/", "\x1f") + f"/{name}"
         return Inbound(text="", chat_kind="direct", channel=CHANNEL, account=token.name, sender_id=sender)
     key = name if conversation.is_raw_key else f"agent:{agent.id}:{owner_session_key(name, token.name)}"

@@ -139,10 +139,10 @@ def input_messages(body: ResponsesRequest) -> list[ChatMessage]:
 
 
 def answer_type(form: Any, parameter: str) -> Any:
-    """The type that an answer is to have, such as `{"type": "json_object"}` asks for; `None` for plain text.
+    """The type that `{"type": "json_object"}` or a schema asks for; `None` for plain text.
 
     Raises:
-        BadRequest: there is no such form, or its schema cannot be used.
+        BadRequest: `form` is invalid, or its schema cannot be used.
     """
     given = form if isinstance(form, dict) else {"type": "text" if form is None else form}
     inner = given.get("json_schema")  # a field of its own for completions, and none for responses
@@ -156,7 +156,6 @@ def answer_type(form: Any, parameter: str) -> Any:
             f"{parameter} is {given!r}. Its type is 'text', 'json_object', or 'json_schema' with a schema.",
             parameter,
         )
-
     if (chars := len(json.dumps(schema))) > MOST_SCHEMA_CHARS:
         problem = f"The schema of {parameter} has {chars} characters; the limit is {MOST_SCHEMA_CHARS}."
         raise BadRequest(problem, parameter)
@@ -190,7 +189,7 @@ class _AsAsked(ToolArguments):
 
 
 def _below_answer(schema: Any) -> Any:
-    """A schema whose references hold where it stands: it is that of the field `answer`."""
+    """The schema with references that are valid below the field `answer`."""
     if isinstance(schema, list):
         return [_below_answer(each) for each in schema]
     if not isinstance(schema, dict):

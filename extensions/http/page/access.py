@@ -1,4 +1,4 @@
-"""Access to the page: a token once, then a cookie of this process. Each change proves where it comes from."""
+"""Access to the page: a token once, then a cookie of this process. Forms need a key against forgeries."""
 
 from __future__ import annotations
 

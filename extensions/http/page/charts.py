@@ -74,6 +74,7 @@ def context_picture(timeline: Timeline) -> ContextPicture:
     top = max(timeline.top_tokens, budget.flush_at) * 1.04
     marks = timeline.marks
     flushes = sum(mark.kind == "flush" for mark in marks)
+    cost = timeline.told_cost if timeline.cost_usd is None else f"{timeline.told_cost} in all"
     return ContextPicture(
         bars=tuple(_bars(timeline.points, top)),
         ticks=tuple(
@@ -98,14 +99,13 @@ def context_picture(timeline: Timeline) -> ContextPicture:
                     + (-5 if mark.kind == "flush" else 5),
                     1,
                 ),
-                title=f"{mark.kind} behind answer {mark.behind + 1}",
+                title=f"{mark.kind} after answer {mark.behind + 1}",
             )
             for mark in marks
         ),
         cost_line=_cost_line(timeline.points),
         summary=(
-            f"{count} answers, {flushes} flushes, {len(marks) - flushes} compactions, "
-            f"{_total_cost(timeline)}; "
+            f"{count} answers, {flushes} flushes, {len(marks) - flushes} compactions, {cost}; "
             f"the fullest context had {max((p.tokens for p in timeline.points), default=0)} tokens"
         ),
     )
@@ -146,10 +146,6 @@ def _bars(points: Sequence[Point], top: float) -> Iterator[Bar]:
         yield Bar(title=f"{title}, {cost}", blocks=tuple(blocks))
 
 
-def _total_cost(timeline: Timeline) -> str:
-    return timeline.told_cost if timeline.cost_usd is None else f"{timeline.told_cost} in all"
-
-
 def _cost_line(points: Sequence[Point]) -> str:
     total = sum(point.cost_usd or 0 for point in points)
     if not total:
@@ -167,7 +163,7 @@ _COST_BOTTOM = 24
 
 
 class CostBar(Record):
-    """One day of the chart of cost. `label` is empty for most days, so that labels do not touch."""
+    """One day in the chart of costs. `label` is empty for most days, so that labels do not touch."""
 
     x: float
     y: float
@@ -184,16 +180,15 @@ class CostPicture(Record):
 
 
 def cost_picture(days: Sequence[UsageRow], today: date, *, count: int = 30) -> CostPicture:
-    """Draws the cost of the last `count` days, or their tokens where no price is known. `days` are rows by
-    day."""
+    """Draws the costs of the last `count` days, or the tokens if no price is known. `days`: rows by day."""
     by_day = {row.name: row for row in days}
     shown = [today - timedelta(days=count - 1 - number) for number in range(count)]
     rows = [by_day.get(day.isoformat()) for day in shown]
     in_dollars = any(row and row.cost_usd for row in rows)
-    values = [_amount(row, in_dollars=in_dollars) for row in rows]
+    amounts = ((row.cost_usd if in_dollars else row.usage.context_tokens) if row else 0 for row in rows)
+    values = [float(amount or 0) for amount in amounts]
     top = max(values) * 1.08 or 1.0
     ground, step = COST_HEIGHT - _COST_BOTTOM, _plot_width() / count
-
     unit = "" if in_dollars else " tokens"
 
     def tell(value: float) -> str:
@@ -218,9 +213,3 @@ def cost_picture(days: Sequence[UsageRow], today: date, *, count: int = 30) -> C
     ]
     summary = f"{tell(sum(values))}{unit} in the last {count} days"
     return CostPicture(bars=tuple(bars), ticks=tuple(ticks) if any(values) else (), summary=summary)
-
-
-def _amount(row: UsageRow | None, *, in_dollars: bool) -> float:
-    if row is None:
-        return 0.0
-    return row.cost_usd or 0.0 if in_dollars else float(row.usage.context_tokens)

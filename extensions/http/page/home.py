@@ -1,4 +1,4 @@
-"""What the page shows of one agent: its sessions, its notes, and their git history."""
+"""The data of one agent that the page shows: its sessions, its notes, and their git history."""
 
 from __future__ import annotations
 
@@ -109,9 +109,9 @@ class PageHome:
         return {session.session_id: words for session, words in found}
 
     async def titles(self, sessions: Sequence[StoredSession]) -> dict[str, str]:
-        """What to call sessions, by session ID: their own name, or the first message of a person.
+        """The titles of sessions by session ID: their own name, or a person's first message.
 
-        Of a transcript that would take long to read, the last message is taken instead.
+        A transcript that takes long to read gets a person's last message instead.
         """
         unread = [each for each in sessions if each.transcript and each.session_id not in self._titles]
         long = [each for each in unread if (each.size_bytes or 0) > _MOST_TITLE_BYTES]
@@ -296,7 +296,7 @@ def undo_commit(config: Config, commit: str) -> str:
 
 
 def undo_note_line(config: Config, name: str, number: int, commit: str) -> str:
-    """Takes back what a commit did to the line `number` of a note, counted from 1. Returns a sentence.
+    """Undoes what a commit changed in line `number` of a note, counted from 1. Returns a sentence.
 
     Blocks. Raises `HistoryUnusable`.
     """

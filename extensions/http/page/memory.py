@@ -81,7 +81,7 @@ async def note(visit: Visit) -> Response:
 
 
 async def undo_line(visit: Visit) -> Response:
-    """Takes back what a commit did to one line of a note."""
+    """Undoes what a commit changed in one line of a note."""
     found = await visit.home.note(visit.field("path"))
     number = visit.field("line")
     try:
@@ -176,7 +176,7 @@ async def undo(visit: Visit) -> Response:
 
 class TimelineEntry(Record):
     """A commit in the timeline. `notes` are the changed notes with their added and removed lines, without
-    headings and blank lines; `count` is the number of these lines. Some touch only the sources of notes."""
+    headings and blank lines; `count` is the number of these lines. Some commits only change sources."""
 
     commit: Commit
     at: datetime

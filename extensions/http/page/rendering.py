@@ -24,7 +24,7 @@ from nacre.record import Record
 _ALLOWED = ("http://", "https://", "mailto:")
 _MOST_MARKDOWN_CHARS = 100_000
 _MOST_COLORED_CHARS, _MOST_COLORED_IN_ALL = 2_000, 10_000
-"""Longer code, and more code of one text, has one color: lexers take long on hostile text."""
+"""Code beyond these limits, of one block and of one text, has one color: lexers are slow on hostile text."""
 STATIC = Path(__file__).parent / "static"
 
 
@@ -35,18 +35,14 @@ class DiffLine(Record):
     text: str
 
 
-def diff_lines(diff: str) -> tuple[DiffLine, ...]:
-    """The lines of a unified diff. git's headers are reduced to the name of the file."""
-    return tuple(_lines(diff))
-
-
 def diff_of(before: str, after: str, name: str) -> str:
     return "\n".join(
         difflib.unified_diff(before.splitlines(), after.splitlines(), name, name, lineterm="", n=2)
     )
 
 
-def _lines(diff: str) -> Iterator[DiffLine]:
+def diff_lines(diff: str) -> Iterator[DiffLine]:
+    """The lines of a unified diff. git's headers are reduced to the name of the file."""
     in_hunk = False
     for line in diff.splitlines():
         if line.startswith("diff --git"):
@@ -141,7 +137,7 @@ def _find_tasks(state: StateCore) -> None:
 
 
 def _place_marks(state: StateCore) -> None:
-    """Adds a mark to the end of each line that has one; a row of a table and a block of code have one."""
+    """Adds marks to the ends of their lines. A row of a table and a block of code have one mark each."""
     marks: Mapping[int, LineMark] = state.env["marks"]
     if not marks:
         return
@@ -276,7 +272,7 @@ class Pages:
 
 
 def _encodable(html: object) -> str:
-    """Half a character, as some models write it, becomes `?`: no browser can be sent it."""
+    """Replaces lone surrogates, which some models write, with `?`, because UTF-8 cannot encode them."""
     return str(html).encode("utf-8", "replace").decode()
 
 

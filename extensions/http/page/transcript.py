@@ -1,4 +1,4 @@
-"""What the page shows of a conversation: running turns, and the entries of a transcript."""
+"""A conversation as the page shows it: running turns, and the entries of a transcript."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def _event_notes(event: Event) -> list[str]:
         case ModelRetried():
             return [f"{event.problem} It is asked again in {event.delay_seconds:.0f} seconds."]
         case FallbackAnswered():
-            return [f"{event.model_name} answered in the place of {event.first_model_name}: {event.problem}"]
+            return [f"{event.model_name} answered instead of {event.first_model_name}: {event.problem}"]
         case Warned(message=message):
             return [message]
         case _:

@@ -83,7 +83,7 @@ class Visit(Record):
     async def _sidebar(self) -> list[tuple[str, list[ConversationLink]]]:
         try:
             listed = [each for each in await self.home.sessions() if each.transcript][:SIDEBAR_SESSIONS]
-        except SessionError:  # the page says so where it lists all of them
+        except SessionError:  # the page with all sessions reports it
             return []
         return await conversations_by_day(self.home, listed)
 

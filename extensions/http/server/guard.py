@@ -24,7 +24,7 @@ from nacre.extensions.http.server.tokens import Tokens, TokensUnusable
 from nacre.runtime.extensions.service import CALLER, HttpMount, Token
 
 MOST_KNOWN = 10_000
-"""The number of names remembered; the one unused for longest is forgotten first."""
+"""The number of names in memory; the least recently used one is forgotten first."""
 MOST_WRONG_TOKENS, WRONG_TOKENS_A_SECOND = 10, 0.1
 MOST_BODY_BYTES = 32 * 1024 * 1024
 MOST_BODY_BYTES_OF_STRANGERS = 4 * 1024 * 1024
@@ -136,7 +136,8 @@ class Guard:
         refusal = self._token_refusal(scope, headers) or self._over_rate(scope, headers)
         if refusal is not None:
             return refusal
-        if not _is_number_up_to(headers.get(b"content-length", b"0"), self._most_bytes(scope, declared=True)):
+        length, most_bytes = headers.get(b"content-length", b"0"), self._most_bytes(scope, declared=True)
+        if not (length.isdigit() and len(length) < 20 and int(length) <= most_bytes):
             return 413, self._too_large(scope), 0
         return None
 
@@ -292,7 +293,3 @@ def _host_and_port(address: bytes) -> tuple[str, int | None]:
         return (parts.hostname or "").lower(), parts.port or {"https": 443}.get(parts.scheme, 80)
     except (UnicodeDecodeError, ValueError):
         return "", None
-
-
-def _is_number_up_to(text: bytes, most: int) -> bool:
-    return text.isdigit() and len(text) < 20 and int(text) <= most

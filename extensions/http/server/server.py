@@ -65,7 +65,10 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         if len(self.connections) >= self.limits.most:
-            evicted = self._lowest_priority()
+            connections = cast("Iterable[Connection]", sorted(self.connections, key=_age))
+            candidates = [each for each in connections if not each.has_known_caller]
+            oldest = next(iter(candidates), None)
+            evicted = next((each for each in candidates if each.is_idle), oldest)
             if evicted is None:
                 log.warning("a connection was refused: %d are busy", len(self.connections))
                 super().connection_made(transport)
@@ -89,18 +92,9 @@ class Connection(H11Protocol):
     def has_known_caller(self) -> bool:
         return not self.is_idle and CALLER in self.scope
 
-    def _lowest_priority(self) -> Connection | None:
-        connections = cast("Iterable[Connection]", sorted(self.connections, key=_age))
-        candidates = [each for each in connections if not each.has_known_caller]
-        return next((each for each in candidates if each.is_idle), candidates[0] if candidates else None)
-
     def _close_silent(self) -> None:
         if self.cycle is None and not self.transport.is_closing():
             self.transport.abort()
-
-
-def connection_class(limits: ConnectionLimits) -> type[Connection]:
-    return type("LimitedConnection", (Connection,), {"limits": limits})
 
 
 def _age(connection: Any) -> float:
@@ -266,7 +260,7 @@ class HttpServer:
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                http=connection_class(connections),
+                http=type("LimitedConnection", (Connection,), {"limits": connections}),
                 ws="none",
                 proxy_headers=bool(trusted_proxies),
                 forwarded_allow_ips=list(trusted_proxies),

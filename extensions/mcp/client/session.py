@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import signal
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -265,7 +265,10 @@ def result_text(server: str, result: Any) -> str:
     Blocks other than text are described by kind and size; see `result_images` for images. The text is cut at
     the size of a stored result, before its tokens are counted.
     """
-    text = "\n\n".join(part for part in _parts(result) if part)
+    parts = [_block(block) for block in result.content or []]
+    if not parts and result.structured_content is not None:
+        parts = [json.dumps(result.structured_content, ensure_ascii=False, indent=1)]
+    text = "\n\n".join(part for part in parts if part)
     text = text.encode("utf-8", "replace").decode("utf-8")
     if len(text) > MAX_KEPT_CHARS:
         text = f"{text[:MAX_KEPT_CHARS]}\n[{len(text) - MAX_KEPT_CHARS} more characters were dropped]"
@@ -276,14 +279,6 @@ def result_images(result: Any) -> tuple[Image, ...]:
     """The images of a result, in base64, unchecked."""
     blocks = (block for block in result.content or [] if block.type == "image")
     return tuple(Image(data=block.data, mime_type=block.mime_type.lower()) for block in blocks)
-
-
-def _parts(result: Any) -> Iterator[str]:
-    blocks = result.content or []
-    for block in blocks:
-        yield _block(block)
-    if not blocks and result.structured_content is not None:
-        yield json.dumps(result.structured_content, ensure_ascii=False, indent=1)
 
 
 def _block(block: Any) -> str:

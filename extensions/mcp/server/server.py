@@ -108,7 +108,7 @@ def append_tool(workspace: Workspace, sources: Sources, now: Clock, *, on_write:
 
 
 class SharedMemory(Record):
-    """What other programs get: `tools` and `notes`. `problem` says why search is unavailable."""
+    """The `tools` and `notes` for other programs. `problem` says why search is unavailable."""
 
     tools: Toolbox
     notes: NoteFiles

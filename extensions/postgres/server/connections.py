@@ -124,12 +124,12 @@ class Pool:
         self.problem = ""
         """Why the last connection was not made."""
         self.connections: ConnectionPool[Connection] = ConnectionPool(
-            connection_class=cast("type[Connection]", self),  # a pool asks for nothing but `connect`
+            connection_class=cast("type[Connection]", self),  # a pool only calls `connect`
             kwargs=connection_arguments(url),
             min_size=0,
             max_size=limits.most_connections,
             max_idle=UNUSED_SECONDS,
-            reconnect_timeout=min(limits.retry_seconds, CONNECT_SECONDS),  # its pauses grow to a half of that
+            reconnect_timeout=min(limits.retry_seconds, CONNECT_SECONDS),  # its pauses grow to half of this
             configure=lambda connection: configure(connection, limits),
             num_workers=2,
             name="nacre",
@@ -242,7 +242,7 @@ def shown(url: str) -> str:
 def _driver() -> Any:
     try:
         import psycopg
-        import psycopg_pool  # noqa: F401 - told as missing before anything begins
+        import psycopg_pool  # noqa: F401 - reported as missing before anything begins
     except ImportError as error:
         raise DatabaseUnusable(
             f"PostgreSQL needs psycopg, which cannot be used here ({error}). Install it with "

@@ -138,15 +138,15 @@ def _missing(applied: Mapping[int, tuple[str, str, bool]], known: Sequence[Migra
     ]
     if newer:
         raise DatabaseUnusable(
-            f"A newer Nacre made the tables of this database ({newer[-1]} is not known here). "
+            f"A newer Nacre made the tables of this database ({newer[-1]} is unknown to this version). "
             "Use that version; nothing was changed."
         )
     for migration in known:
         name, checksum, _ = applied.get(migration.number, ("", migration.checksum, False))
         if checksum != migration.checksum:
             raise DatabaseUnusable(
-                f"The database was made with another text of {name} than this program has. Use the "
-                "version of Nacre that made it; nothing was changed."
+                f"The migration {name} that was applied to the database differs from this program's. Use the "
+                "version of Nacre that applied it; nothing was changed."
             )
     return [migration for migration in known if migration.number not in applied]
 
@@ -258,7 +258,7 @@ class Database:
         while True:
             try:
                 return await self._on_a_thread(attempt)
-            except Exception as error:  # noqa: BLE001 - raised again, unless another try may mend it
+            except Exception as error:  # noqa: BLE001 - raised again, unless another attempt may succeed
                 self._raise_unless_passing(error, time.monotonic() - began, is_patient=is_patient)
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
@@ -276,7 +276,7 @@ class Database:
         try:
             return await asyncio.shield(asked)
         except asyncio.CancelledError:
-            if not begun.cancel():  # it has begun, and its end is waited for
+            if not begun.cancel():  # it is running, so wait for its end
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait({asked})
                 if asked.done() and not asked.cancelled():
@@ -290,12 +290,12 @@ class Database:
                 return attempt.run(connection)
         except Exception as error:
             if self._pool is not None and not isinstance(error, DatabaseError) and is_lost(error):
-                self._pool.connections.check()  # others that lie there are gone as well
+                self._pool.connections.check()  # the other idle connections are probably lost, too
             raise
 
     def _raise_unless_passing(self, error: Exception, seconds: float, *, is_patient: bool) -> None:
         """Raises an error that another attempt after `seconds` would not fix, as a sentence."""
-        if isinstance(error, DatabaseUnusable):  # without psycopg nothing of it can be asked
+        if isinstance(error, DatabaseUnusable):  # first, because psycopg may be missing
             raise error
         import psycopg
         from psycopg_pool import PoolTimeout
@@ -314,10 +314,10 @@ class Database:
                     f"{why or reason(error) + '.'} What was to be written may be tried again."
                 ) from error
         elif is_patient and is_refused_for_now(error):
-            log.warning("%s refused, and is asked again: %s", self.place, reason(error))
+            log.warning("%s refused; the statement is repeated: %s", self.place, reason(error))
         else:
             raise StatementRefused(
-                f"{self.place} refused: {reason(error)}. Nothing of that was written.",
+                f"{self.place} refused: {reason(error)}. Nothing was written.",
                 sqlstate=error.sqlstate or "",
             ) from error
 
@@ -339,7 +339,7 @@ class Database:
         with self._opening:
             if self._pool is None:
                 failed_at, problem = self._not_opened
-                if failed_at >= asked_at:  # others waited with the one that tried
+                if failed_at >= asked_at:  # another thread has tried while this one waited
                     raise DatabaseUnreachable(problem)
                 # A separate connection reports the problem at once and with the server's message.
                 try:
@@ -372,26 +372,22 @@ class _Attempt(Generic[T]):
         if self._begin == _SINGLE:
             with _other_server_if_read_only(connection):
                 return self._work(connection)
-        transaction = self._begun(connection)
+        with _other_server_if_read_only(connection):
+            cursor = connection.execute(self._begin)
+        row = cursor.fetchone() if cursor.nextset() else None
+        transaction = _Transaction(*row) if row else None
         try:
             with _other_server_if_read_only(connection) if transaction else nullcontext():
                 result = self._work(connection)
         except BaseException:
-            with suppress(Exception):  # a connection that is gone has taken it back itself
+            with suppress(Exception):  # the server rolls back the transaction of a lost connection
                 connection.execute("ROLLBACK")
             raise
         if transaction:
             self._unsure = (transaction, result)
         if connection.execute("COMMIT").statusmessage != "COMMIT":
-            raise RuntimeError("work went on behind a statement that was refused; nothing of it was written")
+            raise RuntimeError("work continued after a refused statement; nothing was written")
         return result
-
-    def _begun(self, connection: Connection) -> _Transaction | None:
-        """Begins a transaction and returns its identity if it may write."""
-        with _other_server_if_read_only(connection):
-            cursor = connection.execute(self._begin)
-        row = cursor.fetchone() if cursor.nextset() else None
-        return _Transaction(*row) if row else None
 
 
 @contextmanager
@@ -442,7 +438,7 @@ INSERT INTO processes (number, places, alive_until)
 VALUES (%(number)s, %(places)s, clock_timestamp() + make_interval(secs => %(seconds)s))
 ON CONFLICT (number) DO UPDATE SET places = EXCLUDED.places, alive_until = EXCLUDED.alive_until
 """
-"""When the server's clock was set back, whoever would be alive for long is so only until its next beat."""
+"""If the server's clock was set back, a process that would stay alive for long has to send its next beat."""
 _LEAVE = "UPDATE processes SET alive_until = '-infinity' WHERE number = %(number)s"
 
 
@@ -544,7 +540,7 @@ class Process:
             try:
                 await self.beat()
             except DatabaseError as error:
-                log.warning("the database was not told that this process is alive: %s", error)
+                log.warning("a heartbeat of this process was not stored: %s", error)
 
     async def leave(self) -> None:
         """Frees everything that it holds. Raises `DatabaseError`."""
@@ -590,9 +586,9 @@ class Notifications:
                     if is_pooled(connection):
                         return
                     self._listen(connection)
-            except Exception as error:  # noqa: BLE001 - the connection went, and the next one is made
+            except Exception as error:  # noqa: BLE001 - the connection was lost, and the next one is made
                 level = logging.INFO if self.is_listening else logging.DEBUG  # once in an outage
-                log.log(level, "notifications are not heard for now: %s", reason(error))
+                log.log(level, "notifications are not received for now: %s", reason(error))
             self.is_listening = False
             self._is_closed.wait(LONGEST_PAUSE_SECONDS)
 

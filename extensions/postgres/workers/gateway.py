@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from nacre.closing import using
 from nacre.extensions.postgres.server.connections import DatabaseError
 from nacre.extensions.postgres.server.database import CHANNEL, Database, shared_database
-from nacre.extensions.postgres.workers.stored_events import QUOTA_TEXTS, events_of, stopped, usage_of
+from nacre.extensions.postgres.workers.stored_events import QUOTA_TEXTS, STOPPED, events_of, usage_of
 from nacre.extensions.postgres.workers.streams import HeardStream, heard
 from nacre.extensions.postgres.workers.turn_rows import (
     OWN_CHANNEL,
@@ -85,9 +85,9 @@ class HandedOver:
         """Yields the events of a turn that a worker runs; all but the last one and questions may be missing.
 
         Commands run in the gateway. While the database is unreachable or the agent is paused, this waits; the
-        message stays in the ledger. A message without an id is of a client who waits for the answer: its turn
-        ends with its reader, is refused if the agent is paused or has reached a limit, and runs here if no
-        worker lives. If the last worker dies meanwhile and none comes back, it fails.
+        message stays in the ledger. A message without an id comes from a client that waits for the answer.
+        Its turn ends with its reader, is refused if the agent is paused or has reached a limit, and runs here
+        if no worker lives. If the last worker dies meanwhile and none comes back, it fails.
         """
         is_command = self.runs_here(agent, inbound)
         if not self.has_places:
@@ -121,7 +121,7 @@ class HandedOver:
         return NO_WORKER_LIVES
 
     async def limited(self, agent: Agent, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
-        """The events of what is no turn and runs here. Its usage counts, and it is refused like a turn."""
+        """The events of a request to the model that is no turn. It counts and is refused like a turn."""
         async with aclosing(self._counted(agent.id, events)) as counted:
             refusal = _refusal(agent.id, await self._admission(agent.id)) if self.has_places else None
             if refusal is not None:
@@ -167,14 +167,14 @@ class HandedOver:
             if self._running.get(session) == key[1]:
                 del self._running[session]
             if is_clients and not isinstance(found, Outcome):
-                self._send(self._rows.stop(*session, stopped(), [key[1]]))
+                self._send(self._rows.stop(*session, STOPPED, [key[1]]))
         for name in found.heard:
             yield MessageJoined(inbound_id=name)
         for event in events_of(found.text, heard_chars=awaited.stream.heard_chars):
             yield event
 
     async def _next(self, agent_id: str, awaited: _Awaited, is_clients: bool) -> Event | Outcome:
-        """What a turn says next; for a client also that no worker lived at two looks behind each other."""
+        """The next event or the outcome of a turn; for a client an error if no worker lives at two looks."""
         had_workers = has_workers = True
         while had_workers or has_workers:
             try:
@@ -202,9 +202,9 @@ class HandedOver:
     def stop(self, agent: Agent, inbound: Inbound) -> None:
         agent.stop(inbound)
         session = agent.id, agent.session_key(inbound)
-        # Of its own turns those of now: the next one may be asked for before this reaches the database.
+        # Only the present turns of this process: the next one may be requested before this is stored.
         known = [turn_id for agent_id, turn_id in (*self._awaited, *self._asked) if agent_id == agent.id]
-        self._send(self._rows.stop(*session, stopped(), known, besides=self._process.stream))
+        self._send(self._rows.stop(*session, STOPPED, known, besides=self._process.stream))
         self._send(self._rows.notify([(CHANNEL, STOP_WORD + json.dumps([self._channel, *session]))]))
 
     async def close(self) -> None:
@@ -239,7 +239,7 @@ class HandedOver:
             self._look_at(*self._awaited, *self._asked)
 
     def _look_at(self, *keys: TurnKey) -> None:
-        """Has the outcomes of turns queried, which may be there."""
+        """Queries outcomes of turns soon."""
         self._wanted.update(keys)
         self._asked.update(dict.fromkeys(self._asked.keys() & {*keys}, False))
         self._changed.set()
@@ -298,7 +298,7 @@ async def _accepted(call: Callable[[], Awaitable[T]], what: str) -> T:
         try:
             return await call()
         except DatabaseError as error:
-            log.warning("the database was asked in vain about %s, and is asked again: %s", what, error)
+            log.warning("a query about %s failed and is repeated: %s", what, error)
         await asyncio.sleep(PAUSE_SECONDS)
 
 
@@ -306,7 +306,7 @@ async def _sent(sending: Awaitable[None]) -> None:
     try:
         await sending
     except DatabaseError as error:
-        log.warning("a turn could not be stopped, told something, or counted: %s", error)
+        log.warning("a message to a running turn, its stop or its usage was not stored: %s", error)
 
 
 @asynccontextmanager

@@ -39,7 +39,7 @@ _ERRORS: Mapping[str, type[AgentError]] = {
     kind.__name__: kind
     for kind in (ContextOverflow, ModelAuthError, PrivacyError, RateLimited, SpendingCapReached)
 }
-"""What a client is told differently. An unreachable model is not here: the gateway would ask again."""
+"""Errors with their own status for clients. An unreachable model is not one: the gateway would ask again."""
 
 
 def question_of(asked: ApprovalAsked) -> str:
@@ -64,27 +64,31 @@ def asked_by(approval_id: str, body: str) -> ApprovalAsked:
     )
 
 
-def stopped() -> str:
-    """The outcome of a turn that was stopped in its chat."""
-    return json.dumps({"kind": "cancelled", "text": "The turn was stopped."})
+STOPPED = json.dumps({"kind": "cancelled", "text": "The turn was stopped."})
+"""The outcome of a turn that was stopped in its chat."""
+REMOVED = json.dumps({"kind": "silence", "text": "", "key": "", "session_id": "", "usage": None})
+"""The outcome of a turn that was removed with its agent."""
+UNREADABLE = json.dumps(
+    {
+        "kind": "refused",
+        "text": "This message is stored in a format that cannot be read here, perhaps by a newer version. "
+        "Send it again.",
+    }
+)
+"""The outcome of a turn whose message this program cannot read."""
 
 
 def given_up(times: int) -> str:
     """The outcome of a turn during which too many workers died."""
     text = (
-        f"The program ended {times} times while it was at this message, and it is not tried again. It stands "
-        "in the conversation; say it in other words, or ask what became of it."
+        f"The program ended {times} times while it processed this message, so it is not tried again. The "
+        "message is in the conversation: rephrase it, or ask what was done."
     )
     return json.dumps({"kind": "refused", "text": text})
 
 
-def gone() -> str:
-    """Of a turn that was removed with its agent."""
-    return _text("silence", "", key="", session_id="", usage=None)
-
-
 def over_quota(reached: str) -> str:
-    """Of a turn of an agent that has reached the limit of its `day` or its `storage`."""
+    """The outcome of a turn of an agent that has reached the limit of its `day` or its `storage`."""
     return json.dumps({"kind": "refused", "text": QUOTA_TEXTS[reached]})
 
 
@@ -95,18 +99,10 @@ def usage_of(ending: Event | None) -> Usage | None:
     return ending.usage if isinstance(ending, Silence) else None
 
 
-def unreadable() -> str:
-    """The outcome of a turn whose message this program cannot read."""
-    text = (
-        "This message is kept in a form that cannot be read here, perhaps of a newer version. Send it again."
-    )
-    return json.dumps({"kind": "refused", "text": text})
-
-
 def outcome_of(ending: Event | None, *, sent_chars: int = 0) -> str:
     """Serializes a turn's last event; empty if the turn is unfinished and the next worker continues it.
 
-    `sent_chars` counts what was sent of its other events.
+    `sent_chars` is the number of characters that were sent of its other events.
     """
     used = usage_of(ending)
     usage = used and used.to_json()

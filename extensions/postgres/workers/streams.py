@@ -1,7 +1,7 @@
-"""The events of running turns on their way from a worker to the gateway that asked for them, as `NOTIFY`.
+"""Sends the events of running turns from a worker to the gateway that requested them, by `NOTIFY`.
 
-Each turn is a text of JSON lines, cut into payloads that say where they begin. Nothing is stored or repeated:
-whoever missed a payload reads the answer in the outcome.
+Each turn is a text of JSON lines, cut into payloads with their positions. Nothing is stored or repeated: a
+gateway that misses a payload gets the answer from the outcome.
 """
 
 from __future__ import annotations

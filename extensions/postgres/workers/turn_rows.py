@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple, TypeAlias
 
 from nacre.extensions.postgres.server.connections import DatabaseError
 from nacre.extensions.postgres.server.database import CHANNEL, Database, TakenLane
-from nacre.extensions.postgres.workers.stored_events import asked_by, question_of, unreadable
+from nacre.extensions.postgres.workers.stored_events import UNREADABLE, asked_by, question_of
 from nacre.record import Record
 from nacre.runtime.contracts.events import ApprovalAsked
 from nacre.runtime.contracts.inbound import Inbound
@@ -34,8 +34,8 @@ VALUES (%(agent)s, %(id)s, %(key)s, %(inbound)s, %(is_redelivered)s, %(stream)s)
 ON CONFLICT (agent, id) DO UPDATE SET stream = EXCLUDED.stream WHERE turns.state <> 'done'
 RETURNING xmax = 0
 """
-"""A turn that another program asked for tells its end to this one from now on. PostgreSQL leaves `xmax` at 0
-in a row that was inserted."""
+"""If another program requested the turn, its end is reported to this one from now on. In an inserted row,
+PostgreSQL leaves `xmax` at 0."""
 CLAIM: LiteralString = """
 WITH free AS MATERIALIZED (
     SELECT agent, id FROM turns AS turn
@@ -106,8 +106,8 @@ NOTIFY: LiteralString = """
 SELECT pg_notify(channel, payload)::text
 FROM unnest(%(channels)s::text[], %(payloads)s::text[]) AS each (channel, payload)
 """
-"""Apart from what it tells of: of all transactions that notify, one commits at a time, and this one does not
-wait for the disk."""
+"""Separate from the change that it reports: transactions that notify commit one at a time, and this one does
+not wait for the disk."""
 STOP_WORD = "stop "
 STOP: LiteralString = """
 UPDATE turns SET state = 'done', outcome = %(outcome)s, inbound = '', done_at = clock_timestamp()
@@ -312,7 +312,7 @@ class TurnRows:
                 key = row[0], row[7]
                 lanes = {key: process.taken_lanes.pop(key).fence} if key in process.taken_lanes else {}
                 place = {"agent": row[0], "id": row[1], "fence": row[2]}
-                await self._run(FINISH, **place, **_columns(lanes), **_used(None), outcome=unreadable())
+                await self._run(FINISH, **place, **_columns(lanes), **_used(None), outcome=UNREADABLE)
         return turns
 
     async def admission(self, agent_id: str) -> Admission:
@@ -354,7 +354,7 @@ class TurnRows:
         await self._run(PROGRESS, **turn.place, seconds=progress_seconds)
 
     async def notify(self, payloads: Sequence[tuple[str, str]]) -> None:
-        """Sends payloads, each on its channel. If it cannot, listeners find what they tell of later."""
+        """Sends payloads, each on its channel. If that fails, listeners find the changes later."""
         channels, texts = map(list, zip(*payloads, strict=True))
         try:
             await self._run(NOTIFY, channels=channels, payloads=texts)
@@ -488,7 +488,7 @@ def _taken(
     inbound, words = inbound_from_json(body), [json.loads(each) for each in said]
     if fence == 1:
         again = replace(inbound, redelivered=is_redelivered)
-    else:  # what an earlier worker's turn heard stands in the transcript; the rest gets turns of its own
+    else:  # the transcript has what an earlier worker's turn has read; the rest gets turns of its own
         again = replace(inbound, redelivered=True, joined_by=tuple(name for _, name in words))
     last = max((number for number, _ in words), default=0) if fence > 1 else 0
     return TakenTurn(

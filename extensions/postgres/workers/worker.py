@@ -101,7 +101,7 @@ class Worker:
     async def run(self, *, last_seconds: float) -> None:
         """Runs turns until it is cancelled; running ones may then take `last_seconds` to end.
 
-        While the database is away it waits.
+        Waits while the database is unreachable.
 
         Raises:
             DatabaseError: the database cannot be used at the start.
@@ -113,8 +113,11 @@ class Worker:
             await looking  # it ends only when it is cancelled
         except asyncio.CancelledError:
             self._is_stopping = True
-            looking = asyncio.create_task(self._look())  # others are to know until the end that it is alive
-            await self._end_turns(last_seconds)
+            looking = asyncio.create_task(self._look())  # it sends heartbeats until the end
+            tasks = [running.task for running in self._running.values() if running.task is not None]
+            if tasks:
+                _, left = await asyncio.wait(tasks, timeout=last_seconds)
+                await stop_tasks(*left)
             raise
         finally:
             await stop_tasks(looking, sending)
@@ -172,7 +175,7 @@ class Worker:
                 continue
             if key not in found:
                 running.agent = None
-                if running.task is not None:  # not its session, whose next turn may wait here
+                if running.task is not None:  # only this turn: the next one of its session may wait here
                     running.task.cancel()
                 continue
             for number, inbound in found[key]:
@@ -201,10 +204,10 @@ class Worker:
             is_counted = True
             log.warning("the turn %s made no progress for %.0f s", turn.id, PROGRESS_SECONDS)
         except DatabaseError as error:
-            log.warning("the turn %s did not come to its end: %s", turn.id, error)
+            log.warning("the turn %s did not finish: %s", turn.id, error)
         except Exception:
             is_counted = True
-            log.exception("the turn %s of %s did not come to its end", turn.id, turn.agent_id)
+            log.exception("the turn %s of %s did not finish", turn.id, turn.agent_id)
         finally:
             running.agent = None
             await self._end(running, outcome, is_counted=is_counted)
@@ -225,12 +228,12 @@ class Worker:
                         return
                     has_next = await self._rows.finish(turn, outcome, lanes, running.usage, running.payloads)
                     if has_next is None:
-                        log.warning("the turn %s is another worker's by now, or was stopped", turn.id)
+                        log.warning("another worker has taken the turn %s, or it was stopped", turn.id)
                     elif has_next or len(self._running) >= self._most_at_once:
                         self._changed.set()
                     return
                 except DatabaseError as error:
-                    log.warning("the end of the turn %s is not kept so far: %s", turn.id, error)
+                    log.warning("the outcome of the turn %s is not stored yet: %s", turn.id, error)
                 if self._is_stopping:
                     return
                 await asyncio.sleep(PAUSE_SECONDS)
@@ -256,12 +259,6 @@ class Worker:
                     ending = event
         return ending
 
-    async def _end_turns(self, last_seconds: float) -> None:
-        tasks = [running.task for running in self._running.values() if running.task is not None]
-        if tasks:
-            _, left = await asyncio.wait(tasks, timeout=last_seconds)
-            await stop_tasks(*left)
-
 
 @asynccontextmanager
 async def opened_worker(
@@ -285,7 +282,7 @@ async def opened_worker(
         await Runtime.open(state_dir=config.state_dir, environment=environment) as runtime,
     ):
         worker = Worker(database, runtime.lent, most_at_once=most_at_once)
-        await database.process.beat()  # before anybody says that it works
+        await database.process.beat()  # reports an unusable database before the worker starts
         yield worker
 
 
@@ -326,7 +323,7 @@ async def _work(invocation: Invocation, asked: asyncio.Event, at_once: int | Non
 
 
 def _exit_when_stuck(worker: Worker, asked: asyncio.Event, most_seconds: float = STUCK_SECONDS) -> None:
-    asked_seconds = stuck_seconds = 0  # of a program that runs: one that was paused is not stuck
+    asked_seconds = stuck_seconds = 0  # counted while the program runs: a paused one is not stuck
     while True:
         time.sleep(1)
         asked_seconds += asked.is_set()

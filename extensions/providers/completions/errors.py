@@ -1,4 +1,4 @@
-"""What a provider's failure means. Exceptions are recognized by class names and fields.
+"""Turns providers' failures into `ModelError`s. Exceptions are recognized by class names and fields.
 
 Only texts that a provider sent as an error are examined, never what a user or a model said.
 """
@@ -237,7 +237,11 @@ def _verdict(
     if status is None and (_CERTIFICATE.search(text) or _NO_TLS.search(text)):
         return BadModelReply, _insecure(text, facts)
     if facts.api_base and is_loopback(facts.api_base) and _NO_CONNECTION.search(text):
-        return ModelNotRunning, _not_running(facts.api_base, name)
+        start = "Start it with `ollama serve`" if name.startswith("ollama") else "Start the server"
+        return ModelNotRunning, (
+            f"The model {name!r} cannot be reached at {facts.api_base}: nothing listens there on this "
+            f"machine. {start}, or check the address."
+        )
     if status is None or status >= 500 or status == 409 or "APIConnectionError" in kinds:
         return ModelUnavailable, _unavailable(text, kinds, status, facts)
     if "ContentPolicyViolationError" in kinds:
@@ -276,14 +280,6 @@ def _insecure(text: str, facts: CallFacts) -> str:
     return (
         f"The server of the model {facts.model_name!r}{where} does not speak https, so nothing was sent. "
         "Check whether its address begins with http:// instead."
-    )
-
-
-def _not_running(api_base: str, name: str) -> str:
-    start = "Start it with `ollama serve`" if name.startswith("ollama") else "Start the server"
-    return (
-        f"The model {name!r} cannot be reached at {api_base}: nothing listens there on this machine. "
-        f"{start}, or check the address."
     )
 
 

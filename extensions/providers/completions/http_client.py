@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Any
 
 _COMMAND_LINE = "httpx._main"
-"""It imports rich and pygments, which take as long as the rest. httpx does without where it is missing."""
+"""It imports rich and pygments, which take as long as the rest. httpx works without it."""
 _loading = Lock()
 
 
@@ -16,7 +16,7 @@ def load_client() -> Any:
     """httpx, imported on first use. Any thread may call it."""
     with _loading:
         if "httpx" not in sys.modules:
-            sys.modules[_COMMAND_LINE] = None  # type: ignore[assignment]  # how Python says that there is none
+            sys.modules[_COMMAND_LINE] = None  # type: ignore[assignment]  # makes its import fail
             try:
                 return import_module("httpx")
             finally:

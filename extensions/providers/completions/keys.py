@@ -20,7 +20,7 @@ def key_for_litellm(name: str, *, base_url: str | None, api_key: str | None) -> 
     """
     if api_key is not None or base_url is None:
         return api_key
-    # a caller that only reads the environment does not wait for the patterns of providers' failures
+    # Imported here, because callers that only read the environment need no patterns of providers' errors.
     from nacre.extensions.providers.completions.errors import key_variable
 
     return None if from_environment(key_variable(name)) else "no-key"

@@ -1,10 +1,9 @@
-"""From a `ModelRequest` to OpenAI's chat completions, in the order of roles that a provider accepts.
+"""Converts a `ModelRequest` to OpenAI's chat completions, in an order of roles that the provider accepts.
 
 The format is that of OpenAI's API reference, "Create chat completion"; litellm translates it for every
-provider. Thinking blocks are left out: they belong to the provider that wrote them. OpenAI accepts any order
-of roles. All others want a conversation to begin with the user, and most chat templates want user and
-assistant to alternate; they would refuse a session that does not on every turn. Source: the message rules of
-Anthropic's and Google's API pages.
+provider. Thinking blocks are left out, because they belong to the provider that wrote them. OpenAI accepts
+any order of roles. All others require that a conversation begins with the user, and most chat templates that
+user and assistant alternate. Source: the message rules of Anthropic's and Google's API pages.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def completion_arguments(request: ModelRequest, *, model_name: str) -> dict[str,
 
 
 def parameter_fields(request: ModelRequest) -> dict[str, Any]:
-    """The fields of a request's parameters; a choice of tools only where there are some."""
+    """The fields of a request's parameters, without `tool_choice` if there are no tools."""
     return {
         name: value
         for name, value in request.parameters.fields().items()
@@ -122,9 +121,9 @@ class _CallIds:
 
 
 class Outgoing(NamedTuple):
-    """Messages that are sent as one, with what the request adds to them; equal values have equal JSON.
+    """Messages that are sent as one, with what the request adds to them. Equal values have equal JSON.
 
-    `call_ids` are those of its calls, or of the call that it answers. `images` came from tools before it,
+    `call_ids` has the ids of its calls, or of the call that it answers. `images` came from tools before it,
     each with the tool's name, because tool results contain text only. `messages` is empty if images follow
     the last message.
     """
@@ -163,13 +162,17 @@ def outgoing(messages: Sequence[Message], family: Family) -> list[Outgoing]:
 
 
 def written(item: Outgoing) -> list[dict[str, Any]]:
-    """Its messages in the format: usually one, none for an answer without content."""
+    """The messages to send: usually one, none for an answer without content."""
     shown = _result_images(item.images)
     if not item.messages:
         return [{"role": "user", "content": shown}]
     message = item.messages[0] if len(item.messages) == 1 else merged(item.messages)
     if isinstance(message, ToolResultMessage):
-        return [_tool_result(message, item.call_ids[0])]
+        text = sendable(message_text(message))
+        if not text.strip():
+            has_image = any(isinstance(block, Image) for block in message.content)
+            text = "(an image; it follows)" if has_image else _EMPTY_RESULT
+        return [{"role": "tool", "tool_call_id": item.call_ids[0], "content": text}]
     if isinstance(message, UserMessage):
         return [{"role": "user", "content": _user_content(message, shown)}]
     before = [{"role": "user", "content": shown}] if shown else []
@@ -212,14 +215,6 @@ def _assistant(message: AssistantMessage, call_ids: Sequence[str]) -> list[dict[
     return [translated]
 
 
-def _tool_result(message: ToolResultMessage, call_id: str) -> dict[str, Any]:
-    text = sendable(message_text(message))
-    if not text.strip():
-        has_image = any(isinstance(block, Image) for block in message.content)
-        text = "(an image; it follows)" if has_image else _EMPTY_RESULT
-    return {"role": "tool", "tool_call_id": call_id, "content": text}
-
-
 def _result_images(images: Sequence[tuple[str, Image]]) -> list[dict[str, Any]]:
     if not images:
         return []
@@ -257,9 +252,9 @@ def _digest(text: str, *, chars: int) -> str:
 
 
 def add_tail(messages: list[dict[str, Any]], tail: str, family: Family) -> None:
-    """Appends what holds for this request only, after the mark for the cache.
+    """Appends the part of the prompt that is valid for this request only, after the mark for the cache.
 
-    It has the user's role, which every provider accepts there. Except for OpenAI, it joins a preceding
+    It has the user's role, which every provider accepts there. Except for OpenAI, it is added to a preceding
     message of the user.
     """
     if not tail:
@@ -309,7 +304,7 @@ _MODELS: tuple[tuple[str, Family], ...] = (
 
 
 def provider_family(model_name: str) -> Family:
-    """The rules that `provider/model` follows: those of the model's maker, also at other providers."""
+    """Whose rules `provider/model` follows: those of the model's maker, also at other providers."""
     provider, _, model = model_name.lower().rpartition("/")
     made = next((family for word, family in _MODELS if word in model), None)
     return made or _PROVIDERS.get(provider.split("/")[0], "other")

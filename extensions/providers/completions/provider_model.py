@@ -1,6 +1,6 @@
-"""A model of a provider: what is known of it before a request, and one request from its cost to its failure.
+"""The base class of providers' models: one request, its cost, its time-outs and its errors.
 
-It keeps the contract of `nacre.runtime.contracts.model`. Subclasses send the request and read the chunks.
+It implements `nacre.runtime.contracts.model`. Subclasses send the request and read the chunks.
 """
 
 from __future__ import annotations
@@ -60,15 +60,14 @@ class OpenAnswer(Protocol):
 class ProviderModel(ABC):
     """A model by its name, `provider/model`, e.g. `openai/gpt-4o` or `ollama/llama3`.
 
-    `context_window_tokens` `None` asks the server for the window, and then the price map; an answer is
-    no longer than `max_answer_tokens`. `remembered` holds windows that overflows taught. `base_url` is the
-    address of an own or compatible server, `None` the provider's; `api_key` `None` looks for the provider's
-    variable in the environment, `key_place` says where it stands if not in the settings. `unusable` says why
-    it cannot be asked at all, and is what every request fails with. `request_timeout_seconds` bounds the wait
-    for an answer to begin. A stream that is silent for `stall_timeout_seconds` is given up; models
-    that think before they speak may be silent until the request time-out before the first word. `now_ms`
-    stamps the answers. It never retries, never logs a request, and never touches the network before the
-    first request.
+    Without `context_window_tokens`, the server reports the window, or else the price map has it. An answer
+    has at most `max_answer_tokens`. `remembered` holds windows learned from overflows. `base_url` is the
+    address of the owner's server; `None` means the provider's. Without `api_key`, the provider's variable in
+    the environment has the key. `key_place` names the place of a key that is not in the settings. If
+    `unusable` is not empty, each request fails with this sentence. `request_timeout_seconds` limits the wait
+    for the beginning of an answer. A stream that is silent for `stall_timeout_seconds` is given up; models
+    that reason may be silent until the request time-out before the first word. `now_ms` stamps the answers.
+    It never retries, never logs a request, and sends nothing before the first request.
     """
 
     api: ClassVar[str]
@@ -177,7 +176,7 @@ class ProviderModel(ABC):
                 if answer is not None:
                     await answer.close()
                     if not is_settled and reservation.is_capped and estimate and self._ledger:
-                        # a provider is also paid for an answer that was broken off before it was counted
+                        # Providers also charge for an answer that was broken off before they counted it.
                         took, at_ms = estimate.usage(shown_bytes), self._now_ms()
                         await self._ledger.spend(request.purpose, self.name, took, at_ms=at_ms)
             finally:
@@ -195,10 +194,10 @@ class ProviderModel(ABC):
         return bool(address) and is_loopback(str(address))
 
     def _bounded(self, request: ModelRequest, reservation: Reservation) -> ModelRequest:
-        """The request with the limit of its answer.
+        """The request with the lowest limit for its answer.
 
-        The limit is what was reserved, unless that is the model's own, and what the settings say. The owner's
-        server would continue to the end of its window, and gets a quarter of it.
+        Limits are the settings', what was reserved, unless that is the model's own limit, and a quarter of
+        the window for the owner's server, which would otherwise continue to the end of its window.
         """
         most_tokens = request.max_output_tokens or self._known.most_answer_tokens
         limits = [request.max_output_tokens, self._known.configured_answer_tokens]
@@ -238,17 +237,18 @@ class ProviderModel(ABC):
         await self._release()
 
     async def _next_chunk(self, answer: OpenAnswer, assembly: ReplyAssembly) -> Any | None:
-        seconds = self._known.silence_seconds(
-            has_content=assembly.has_content,
-            is_alive=answer.is_alive,
-            stall_seconds=self._stall_timeout_seconds,
-            request_seconds=self._request_timeout_seconds,
-        )
+        seconds = self._stall_timeout_seconds
+        # Before the first word, a model that reasons is silent for longer, and comments are a sign of life.
+        if not assembly.has_content and (answer.is_alive or self._known.entry.get("supports_reasoning")):
+            seconds = max(seconds, self._request_timeout_seconds)
         try:
             async with asyncio.timeout(seconds):
                 return await answer.next_chunk()
         except TimeoutError as error:
-            raise self._known.fell_silent(seconds) from error
+            raise ModelTimedOut(
+                f"The model {self.name!r} sent nothing for {seconds:.15g} seconds in the middle of its "
+                "answer. Ask again."
+            ) from error
 
     @abstractmethod
     def load_ahead(self) -> None:
@@ -279,10 +279,10 @@ _UNKNOWN_ANSWER_TOKENS = 16_384
 
 
 class KnownModel:
-    """`provider/model`, with the window, the longest answer and the prices that the settings give it.
+    """`provider/model`, with the window, the longest answer and the prices in the settings.
 
-    `served_window_tokens` is what its server said, `refused_window_tokens` what an overflow of this process
-    taught, `remembered_window_tokens` one of an earlier process.
+    `served_window_tokens` is the window that its server reports. `refused_window_tokens` was learned from an
+    overflow in this process, `remembered_window_tokens` in an earlier one.
     """
 
     def __init__(
@@ -384,24 +384,6 @@ class KnownModel:
                 f"window of {window_tokens}, so it saw only a part. The conversation has to be compacted."
             )
         return usage
-
-    def silence_seconds(
-        self, *, has_content: bool, is_alive: bool = False, stall_seconds: float, request_seconds: float
-    ) -> float:
-        """How long a stream that has begun may be silent.
-
-        Longer before the first word if the model reasons, or if the provider sends comments.
-        """
-        if not has_content and (is_alive or self.entry.get("supports_reasoning")):
-            return max(stall_seconds, request_seconds)
-        return stall_seconds
-
-    def fell_silent(self, seconds: float) -> ModelTimedOut:
-        """The error for a stream that was silent for `seconds`."""
-        return ModelTimedOut(
-            f"The model {self.name!r} sent nothing for {seconds:.15g} seconds in the middle of its answer. "
-            "Ask again."
-        )
 
     def _mapped_window_tokens(self) -> int | None:
         tokens = self.entry.get("max_input_tokens") or self.entry.get("max_tokens")

@@ -1,7 +1,7 @@
-"""From the chunks of a streamed answer to one `AssistantMessage`; chunks are objects or mappings.
+"""Assembles one `AssistantMessage` from the chunks of a streamed answer, which are objects or mappings.
 
-Nothing is invented: a stream that the provider did not end was cut, and usage that it did not send is `None`,
-even if litellm fills both in.
+A stream that the provider did not end was cut, and usage that it did not send is `None`, even if litellm
+fills both in.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nacre.runtime.contracts.errors import BadModelReply, ModelUnavailable
-from nacre.sessions.contracts.messages import AssistantMessage, StopReason, Text, Thinking, ToolCall, Usage
+from nacre.sessions.contracts.messages import AssistantMessage, Text, Thinking, ToolCall, Usage
 
 _LENGTH_REASONS = frozenset({"length", "max_tokens", "model_length", "max_output_tokens"})
 _FILTER_REASONS = frozenset({"content_filter", "content_filtered", "prohibited_content", "blocklist"})
@@ -105,7 +105,7 @@ class ReplyAssembly:
         """
         if not ended and not self.has_content:
             raise ModelUnavailable(
-                f"The model {self._model_name!r} answered with nothing that is an answer. Ask again; if it "
+                f"The response of the model {self._model_name!r} contains no answer. Ask again. If it "
                 "happens each time, check that the address in the settings is that of a model's API."
             )
         reason = (self._finish_reason or "").lower()
@@ -134,7 +134,7 @@ class ReplyAssembly:
             provider=provider if model else self._api,
             model=model or provider,
             usage=usage,
-            stop_reason=_stop_reason(reason, has_calls=bool(calls)),
+            stop_reason="toolUse" if calls else "length" if reason in _LENGTH_REASONS else "stop",
             timestamp_ms=timestamp_ms,
             error_message=self._problem or None,
         )
@@ -207,23 +207,19 @@ def usage_from_provider(raw: Any, *, prices: Mapping[str, Any]) -> Usage | None:
     if "input_cost_per_token" not in prices and isinstance(told, int | float) and 0 < told < math.inf:
         cost_usd = float(told)  # OpenRouter's, for whichever of its providers answered
     else:
-        cost_usd = _cost_usd(prices, fresh=fresh, read=read, written=written, output=output)
+        input_price = _price(prices, "input_cost_per_token", 0.0)
+        cost_usd = (
+            fresh * input_price
+            + read * _price(prices, "cache_read_input_token_cost", input_price)
+            + written * _price(prices, "cache_creation_input_token_cost", input_price)
+            + output * _price(prices, "output_cost_per_token", 0.0)
+        )
     return Usage(
         input_tokens=fresh,
         output_tokens=output,
         cache_read_tokens=read,
         cache_write_tokens=written,
         cost_usd=round(cost_usd, 9),
-    )
-
-
-def _cost_usd(prices: Mapping[str, Any], *, fresh: int, read: int, written: int, output: int) -> float:
-    input_price = _price(prices, "input_cost_per_token", 0.0)
-    return (
-        fresh * input_price
-        + read * _price(prices, "cache_read_input_token_cost", input_price)
-        + written * _price(prices, "cache_creation_input_token_cost", input_price)
-        + output * _price(prices, "output_cost_per_token", 0.0)
     )
 
 
@@ -262,12 +258,6 @@ def _with_unique_ids(calls: list[ToolCall], *, seed: str) -> list[ToolCall]:
     return unique
 
 
-def _stop_reason(reason: str, *, has_calls: bool) -> StopReason:
-    if has_calls:
-        return "toolUse"
-    return "length" if reason in _LENGTH_REASONS else "stop"
-
-
 def _field(raw: Any, name: str) -> Any:
     # called about ten times per token, and the type check is the fastest
     if type(raw) is dict or isinstance(raw, Mapping):
@@ -291,7 +281,7 @@ _NEEDLE_CHARS = 24
 LEAST_REPEATED_CHARS = 600
 LEAST_TIMES = 6
 _LEAST_OF_FEW_SIGNS = 2_000
-"""Rulers and rows of zeros are long on purpose."""
+"""For passages of few different characters: rulers and rows of zeros are long on purpose."""
 
 
 class RepetitionWatch:

@@ -128,11 +128,12 @@ class HttpEmbeddingJobs:
             if (status := _status(error.__cause__)) in GONE:
                 return JobState(phase="failed", problem=f"The batch job {job} is gone (HTTP {status}).")
             raise
-        return state_of(self._endpoint, answer)
+        return (_gemini_state if self._gemini else _openai_state)(answer)
 
     async def results(self, job: str) -> AsyncIterator[tuple[str, Sequence[float] | None]]:
         """The vectors of a job by id; `None` for a text without one."""
-        file_id = output_file(self._endpoint, await self._job(job))
+        answer = await self._job(job)
+        file_id = _gemini_file(answer) if self._gemini else _text(answer.get("output_file_id"))
         if file_id is None:
             raise ResultsGone(f"The batch job {job} ended without a file of results.")
         url = (
@@ -147,7 +148,7 @@ class HttpEmbeddingJobs:
         except ModelError as error:
             kind = ResultsGone if _status(error) in GONE else EmbeddingFailed
             raise kind(f"The results of the batch job {job} could not be fetched. {error}") from error
-        # thousands of long lines, which must not block the event loop
+        # Parsing thousands of long lines must not block the event loop.
         vectors = vectors_in(self._endpoint, content)
         while part := await asyncio.to_thread(lambda: list(islice(vectors, _READ_AT_ONCE))):
             for item in part:
@@ -230,14 +231,6 @@ def creation(endpoint: EmbeddingEndpoint, file_id: str) -> dict[str, Any]:
         _, parameters = request_for(endpoint, [], "document")
         job["request_params"] = {name: value for name, value in parameters.items() if name != "input"}
     return job
-
-
-def state_of(endpoint: EmbeddingEndpoint, answer: Mapping[str, Any]) -> JobState:
-    return (_gemini_state if endpoint.provider == "gemini" else _openai_state)(answer)
-
-
-def output_file(endpoint: EmbeddingEndpoint, answer: Mapping[str, Any]) -> str | None:
-    return _gemini_file(answer) if endpoint.provider == "gemini" else _text(answer.get("output_file_id"))
 
 
 def _gemini_file(answer: Mapping[str, Any]) -> str | None:
@@ -367,7 +360,7 @@ def jobs_row(jobs: Sequence[KeptJob]) -> dict[str, str]:
 
 
 class BatchJobs:
-    """`EmbeddingJobs` over a provider's jobs, with the results of all passes of this process."""
+    """`EmbeddingJobs` over a provider's jobs. Counts the failures of all passes of this process."""
 
     def __init__(self, jobs: HttpEmbeddingJobs) -> None:
         self.provider = jobs
@@ -436,9 +429,14 @@ class _Pass:
     async def run(self, missing: MissingTexts) -> frozenset[bytes]:
         """Stores the results of earlier jobs, and submits new jobs for the rest if it is large.
 
-        Returns the hashes of texts that running jobs hold at the end.
+        Jobs of another embedder are canceled. Returns the hashes of texts in jobs that still run at the end.
         """
-        held = await self._resume()
+        kept = kept_jobs(await self._store.read(lambda index: index.meta()))
+        for job in kept:
+            if job.embedder_key != self._key:
+                await self._jobs.cancel(job.name)
+                await self._forget(job)
+        held = await self._finish([job for job in kept if job.embedder_key == self._key])
         tried = set(held)
         limit = self._jobs.max_texts * self._jobs.rules.concurrency
         while not self._tally.is_off:
@@ -448,15 +446,6 @@ class _Pass:
             held |= await self._submit_all(texts)
             tried |= texts.keys()
         return held
-
-    async def _resume(self) -> frozenset[bytes]:
-        """The texts that jobs of earlier passes hold. Jobs of another embedder are canceled and removed."""
-        kept = kept_jobs(await self._store.read(lambda index: index.meta()))
-        for job in kept:
-            if job.embedder_key != self._key:
-                await self._jobs.cancel(job.name)
-                await self._forget(job)
-        return await self._finish([job for job in kept if job.embedder_key == self._key])
 
     async def _submit_all(self, texts: Mapping[bytes, str]) -> frozenset[bytes]:
         hashes, size = list(texts), self._jobs.max_texts
@@ -552,7 +541,7 @@ class _Pass:
                     "minutes and was canceled.",
                 )
             await self._jobs.pause()
-            # a poll interval of 0 would never reach the timeout
+            # A poll interval of 0 would never reach the timeout.
             waited_seconds += max(rules.poll_seconds, 0.001)
 
     async def _store_results(self, job: KeptJob) -> None:

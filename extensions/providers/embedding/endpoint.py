@@ -21,8 +21,8 @@ class EmbeddingEndpoint(Record):
     """The address, key and model of an embedding provider.
 
     `key_variables` are read without an `api_key`; `needs_key` is false for servers that answer without a key.
-    `dimensions` asks for shorter vectors, of models that support it. With `compact` the server is asked
-    for numbers in base64, a quarter of their length in digits, and is asked again if it refuses that.
+    `dimensions` asks for shorter vectors. With `compact` the server is asked for numbers in base64, which
+    takes a quarter of their length in digits; if it refuses that, it is asked again without.
     """
 
     provider: str
@@ -136,9 +136,11 @@ def endpoint_for(
         raise ConfigError(
             f"memorySearch.model is missing: the provider {name!r} has no default embedding model. Name one."
         )
+    plain = model.rpartition("/")[2].lower()
+    limits = (tokens for start, tokens in INPUT_TOKENS.items() if plain.startswith(start))
     headers = remote.headers or {}
     written_key = (remote.api_key or "").strip()
-    # the name of the variable in place of the key means its value
+    # The name of the variable in place of the key means the variable's value.
     key = "" if written_key in known.key_variables else written_key
     return replace(
         known,
@@ -147,7 +149,7 @@ def endpoint_for(
         api_key=key or (None if written_key else shared.api_key.strip()) or None,
         needs_key=known.needs_key and not own_url and not any(map(is_secret_header, headers)),
         headers=headers,
-        max_input_tokens=_input_tokens(model),
+        max_input_tokens=next(limits, EmbeddingEndpoint.max_input_tokens),
         dimensions=settings.output_dimensionality,
         unusable=unset_in(remote.model_dump(), "" if written_key and remote.base_url else shared),
     )
@@ -175,9 +177,3 @@ def _base_url(name: str, url: str) -> str:
         # people often write the address of Ollama's own protocol
         return f"{url.removesuffix('/api').removesuffix('/v1')}/v1"
     return url
-
-
-def _input_tokens(model: str) -> int:
-    plain = model.rpartition("/")[2].lower()
-    limits = (tokens for start, tokens in INPUT_TOKENS.items() if plain.startswith(start))
-    return next(limits, EmbeddingEndpoint.max_input_tokens)

@@ -140,7 +140,7 @@ class GgufEmbedder:
         path = self._file.fetch(self._closed.is_set)
         try:
             window = _window_tokens(Llama(str(path), vocab_only=True, verbose=False).metadata)
-            # such models attend to the whole text at once, so it has to fit into one batch
+            # Such models attend to the whole text at once, so it has to fit into one batch.
             llama = Llama(
                 str(path), embedding=True, n_ctx=window, n_batch=window, n_ubatch=window, verbose=False
             )

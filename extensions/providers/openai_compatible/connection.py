@@ -28,7 +28,7 @@ CONNECT_SECONDS = 20.0
 KEEP_CONNECTION_SECONDS = 60.0
 """A person's next message often comes after httpx's five seconds, and a TLS handshake takes time."""
 KEPT_CONNECTIONS = 8
-"""How many stay open unused. httpx looks at all connections for each one of these, at each request."""
+"""How many stay open unused. At each request, httpx looks at all connections once for each of these."""
 MAX_REDIRECTS = 3
 MAX_ERROR_BYTES = 200_000
 MAX_LIST_BYTES = 8 * 1024 * 1024
@@ -128,7 +128,7 @@ class Connection:
             auth=user_of(self._base_url),
             follow_redirects=False,
             trust_env=not local,  # a proxy has no way to this machine
-            # reading all certificates takes 0.1 s, and plain HTTP has none
+            # Reading all certificates takes 0.1 s, and plain HTTP needs none.
             verify=False if local and self._base_url.startswith("http://") else httpx.create_ssl_context(),
         )
 

@@ -113,7 +113,8 @@ def _models(listed: list[Any]) -> Iterator[ServedModel]:
 async def _told_elsewhere(
     connection: Connection, base_url: str, name: str, headers: Mapping[str, str], *, seconds: float
 ) -> int | None:
-    root = _root(base_url)
+    parts = urlsplit(base_url.rstrip("/"))
+    root = urlunsplit(parts._replace(path=re.sub(r"/v\d+$", "", parts.path)))
     _, props = await connection.get_json(f"{root}/props", headers, seconds=seconds)
     settings = props.get("default_generation_settings") if isinstance(props, Mapping) else None
     if isinstance(settings, Mapping) and (tokens := _window_of(settings)):
@@ -127,7 +128,7 @@ async def _told_elsewhere(
 async def _ollamas(
     connection: Connection, root: str, name: str, headers: Mapping[str, str], *, seconds: float
 ) -> int | None:
-    """The window of a loaded model, or the one that its file asks for; not the length of its training."""
+    """The window with which Ollama loaded a model, or will load it; not the one of its training."""
     _, loaded = await connection.get_json(f"{root}/api/ps", headers, seconds=seconds)
     for each in (loaded.get("models") or ()) if isinstance(loaded, Mapping) else ():
         if isinstance(each, Mapping) and name in (each.get("name"), each.get("model")):
@@ -154,8 +155,3 @@ def _price(prices: Any, key: str) -> float | None:
     except (TypeError, KeyError, ValueError):
         return None
     return usd if usd >= 0 else None
-
-
-def _root(base_url: str) -> str:
-    parts = urlsplit(base_url.rstrip("/"))
-    return urlunsplit(parts._replace(path=re.sub(r"/v\d+$", "", parts.path)))

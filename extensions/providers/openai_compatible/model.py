@@ -93,19 +93,19 @@ class OpenAICompatibleModel(ProviderModel):
     async def _learn(self) -> None:
         endpoint = self._endpoint()
         headers = bearer(endpoint.api_key)
-        # a connection of its own: a server that closes it must not break the request that follows
+        # On a connection of its own, because a server that closes it must not break the next request.
         async with aclosing(Connection(endpoint.base_url)) as asked:
             served = await served_model(
                 asked, endpoint.base_url, endpoint.model, headers, seconds=LEARN_SECONDS
             )
-        if served is None and endpoint.model != SERVED_MODEL:  # which has no name until then
+        if served is None and endpoint.model != SERVED_MODEL:  # that one needs the answer for its name
             self._asks_again_ms = self._now_ms() + 60_000
         if served is not None:
             self._known.served_window_tokens = served.window_tokens
             self._reports_progress = served.is_llama_cpp
             if endpoint.model == SERVED_MODEL:
                 self._resolved = replace(endpoint, model=served.name)
-            # Ollama knows the window once the model is loaded, which is after the first answer
+            # Ollama knows the window only once the model is loaded, which is after the first answer.
             self._tries_left = 0 if served.window_tokens else self._tries_left - 1
 
     def _is_own_server(self) -> bool:
@@ -185,7 +185,7 @@ class OpenAICompatibleModel(ProviderModel):
 
 
 MAX_KEPT_BYTES = 64 * 1024 * 1024
-"""The limit for all conversations together; what is beyond it is encoded for each request."""
+"""The limit for all conversations together. Messages beyond it are encoded for each request."""
 
 
 class _Kept(NamedTuple):
@@ -199,7 +199,7 @@ class RequestBodies:
     """Writes the requests of one model as bytes, and keeps the JSON of each message.
 
     Each step of a conversation sends all of it again, and only its end is new. Messages are frozen values,
-    so they are compared by identity. What is kept of a message is dropped with the message.
+    so they are compared by identity. The JSON of a message is dropped with the message.
     """
 
     def __init__(self, dialect: Dialect, *, max_kept_bytes: int = MAX_KEPT_BYTES) -> None:
@@ -281,7 +281,7 @@ class RequestBodies:
         if self.kept_bytes + len(text) > self._max_kept_bytes:
             return
         *before, last = item.messages
-        # the callback of the last message is enough: without an earlier one the entry only does not match
+        # A callback for the last message is enough. Without an earlier message, the entry matches nothing.
         references = (*map(weakref.ref, before), weakref.ref(last, lambda _: self._forget(place)))
         self._kept[place] = _Kept(references, item.call_ids, item.images, text)
         self.kept_bytes += len(text)
@@ -315,7 +315,7 @@ class RequestBodies:
         return self._tools[1]
 
     def _suited(self, message: dict[str, Any]) -> dict[str, Any]:
-        if message["content"] is None:  # beside calls; some refuse what OpenAI's format allows
+        if message["content"] is None:  # some providers refuse null beside tool calls
             return {name: value for name, value in message.items() if value is not None}
         if not self._dialect.takes_images and isinstance(message["content"], list):
             texts = [block["text"] for block in message["content"] if block["type"] == "text"]
@@ -478,13 +478,12 @@ class HttpAnswer:
             if (chunk := chunk_of(data)) is not None:
                 yield chunk
             self._is_done = chunk is None
-        if not has_events and (answer := self._whole(unread)) is not None:
+        if has_events:
+            return
+        if unread.lstrip()[:1] == b"<":
+            raise self._page_error(unread)
+        if (answer := whole_answer(unread)) is not None:
             yield answer
-
-    def _whole(self, body: bytes) -> Mapping[str, Any] | None:
-        if body.lstrip()[:1] == b"<":  # a web page, and not the answer of a model's API
-            raise self._page_error(body)
-        return whole_answer(body)
 
 
 async def _read_to_the_end(pieces: AsyncIterator[bytes]) -> None:

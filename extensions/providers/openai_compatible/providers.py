@@ -121,7 +121,7 @@ PROVIDERS: Mapping[str, Provider] = {
         signs_calls=True,
     ),
 }
-"""By the name in front of a model's. Any other provider needs an address in the settings."""
+"""Providers by the first part of a model's name. Any other one needs an address in the settings."""
 
 _OTHER_PROTOCOLS = re.compile(
     r"ai21_chat|anthropic(_text)?|azure(_ai|_text)?|bedrock(_converse)?|chatgpt|claude_code|cloudflare|codestral"
@@ -129,7 +129,7 @@ _OTHER_PROTOCOLS = re.compile(
     r"|oci|oobabooga|petals|predibase|replicate|sagemaker(_chat)?|snowflake|text-completion-(codestral|openai)"
     r"|triton|vertex_ai(_beta)?|watsonx(_text)?"
 )
-"""Providers with a protocol of their own. litellm speaks it, also to an address of the owner."""
+"""Providers with their own protocols, which litellm speaks, also to an address of the owner."""
 
 _GPT = re.compile(r"gpt-(?P<major>\d+)(?:\.(?P<minor>\d+))?")
 
@@ -190,11 +190,11 @@ def address_in_environment(model_name: str, from_environment: Callable[..., str 
 
 
 def goes_without_litellm(model_name: str, base_url: str | None, entry: Mapping[str, Any]) -> bool:
-    """Whether a model is asked over plain HTTP, if the settings do not say.
+    """Whether a model is asked over plain HTTP if the settings do not say.
 
-    These are the providers that speak OpenAI's chat completions, and any with an address; `base_url` is that
-    of the settings or the environment. `entry` is the model's in the price map. Models that OpenAI serves
-    through its Responses API only are left to litellm, which translates.
+    That is so for providers that speak OpenAI's chat completions, and for any provider with a `base_url` in
+    the settings or the environment. `entry` is the model's entry in the price map. Models that OpenAI serves
+    only through its Responses API are left to litellm, which translates.
     """
     provider, _, model = model_name.partition("/")
     if not model or _OTHER_PROTOCOLS.fullmatch(provider) or model.startswith("responses/"):

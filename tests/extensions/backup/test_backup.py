@@ -348,7 +348,7 @@ def test_an_archive_for_the_holder_of_a_key(tmp_path: Path) -> None:
     with Terminal(tmp_path, "init", "--restore", "a.age", NACRE_STATE_DIR=str(tmp_path / "3")) as terminal:
         terminal.wait_for("The file with its key")
         terminal.type("nothing.key\r")
-        terminal.wait_for("nothing.key is no file")
+        terminal.wait_for("nothing.key is not a file")
         terminal.type("own.key\r")
         assert terminal.exit_code() == 0
 

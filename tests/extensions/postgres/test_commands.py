@@ -90,7 +90,7 @@ def test_a_database_has_to_be_named(tmp_path: Path) -> None:
     ended = run_nacre(tmp_path, "admin", "storage", "migrate", "--to", "files")
 
     assert ended.returncode == 2
-    assert "No database is named. Set storage.url or NACRE_DATABASE_URL." in ended.stderr
+    assert "The settings name no database. Set storage.url or NACRE_DATABASE_URL." in ended.stderr
 
 
 def test_who_was_let_in_moves_with_the_agent(database_url: str, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_conflict_is_told_and_ends_with_one(database_url: str, tmp_path: Path)
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "plan.md").write_text(f"{folder}\n")
-    assert run("push", "one") == (0, "1 brought to the workspace: plan.md\n")
+    assert run("push", "one") == (0, "1 copied to the workspace: plan.md\n")
 
     code, told = run("push", "two")
     assert (code, "plan.md changed in the workspace as well" in told) == (1, True)
@@ -206,10 +206,10 @@ async def test_an_agent_is_removed_from_the_database(tmp_path: Path, database_ur
         owner.execute(
             "INSERT INTO documents (agent, name, revision, changed_us) VALUES ('ben', 'a.md', 1, 1)"
         )
-        assert "is not paused, or a program is at it" in run("remove", "main", "--yes")
+        assert "is not paused, or a program uses it" in run("remove", "main", "--yes")
         assert run("pause", "main").startswith("0 main is paused.")
         owner.execute("UPDATE processes SET alive_until = '-infinity'")  # the killed worker is silent by now
-        assert re.search(r"^0 \d\d+ rows of main are removed", run("remove", "main", "--yes"))
+        assert re.search(r"^0 Removed \d\d+ rows of main\.", run("remove", "main", "--yes"))
         found = json.loads(run("agents", "--json")[2:])
         assert [(each["id"], each["isPaused"], each["conversations"]) for each in found] == [
             ("ben", False, 0),
@@ -223,7 +223,7 @@ async def test_an_agent_is_removed_from_the_database(tmp_path: Path, database_ur
         assert len(left) > 20
         assert set(left.values()) == {(0,)}
         assert re.search(r"^main +paused +0 ", run("agents"), re.MULTILINE)
-    assert run("resume", "main").startswith("0 main is answered again.")
+    assert run("resume", "main").startswith("0 main answers again.")
 
 
 def test_check_asks_the_database(tmp_path: Path) -> None:

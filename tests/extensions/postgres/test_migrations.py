@@ -114,7 +114,7 @@ async def test_tables_of_another_program_are_left_alone(postgres_server: Postgre
     with pytest.raises(DatabaseUnusable, match=r"newer Nacre.*0003_end"):
         await tables(url, ONE)
     other: dict[str, Any] = {"number": 1, "name": "0001_first", "sql": "CREATE TABLE other (agent TEXT)"}
-    with pytest.raises(DatabaseUnusable, match="another text of 0001_first"):
+    with pytest.raises(DatabaseUnusable, match="0001_first that was applied"):
         await tables(url, Migration(**other), SECOND, BREAKING)
 
 

@@ -249,16 +249,17 @@ def test_a_reply_may_bring_words_from_another_chat() -> None:
 
 
 async def test_an_album_is_addressed_as_a_whole() -> None:
-    """Each of its pictures is a message, and the caption stands at the first."""
+    """Each of its pictures is a message, and only the first has the caption; other chats change nothing."""
     caption = {"caption": "@nacre_bot which?", "caption_entities": [_entity("mention", 0, 10)]}
     with BotApi() as server:
         server.files["f"] = ("f.jpg", b"1")
 
         async def feed() -> None:
-            for more in (caption, {}):
-                server.say("", chat=GROUP, photo=[PHOTO], media_group_id="1", **more)
+            server.say("", chat=GROUP, photo=[PHOTO], media_group_id="1", **caption)
+            server.say("", chat={**GROUP, "id": -200}, photo=[PHOTO], media_group_id="3", **caption)
+            server.say("", chat=GROUP, photo=[PHOTO], media_group_id="1")
             server.say("", chat=GROUP, photo=[PHOTO], media_group_id="2")
             server.say("the last one")
 
-        *album, other, _last = await fed(telegram(server.url), feed, "the last one", seconds=60)
-    assert [each.is_mentioned for each in (*album, other)] == [True, True, False]
+        *albums, other, _last = await fed(telegram(server.url), feed, "the last one", seconds=60)
+    assert [each.is_mentioned for each in (*albums, other)] == [True, True, True, False]

@@ -219,22 +219,22 @@ async def test_only_a_token_of_its_own_opens_it(tmp_path: Path, database_url: st
     ("method", "path", "body", "status", "told"),
     [
         ("POST", "/agents", b'{"user": "  "}', 400, "A user needs a name"),
-        ("POST", "/agents", b"{", 400, "The body is not JSON"),
-        ("POST", "/agents", b"\xff", 400, "The body is not JSON"),
-        ("POST", "/agents", b"[" * 60_000, 400, "The body is not JSON"),
-        ("POST", "/agents", b'{"name": "ann"}', 400, "nothing but user (str)"),
-        ("POST", "/agents", b'{"user": 7}', 400, "nothing but user (str)"),
+        ("POST", "/agents", b"{", 400, "The body is not valid JSON"),
+        ("POST", "/agents", b"\xff", 400, "The body is not valid JSON"),
+        ("POST", "/agents", b"[" * 60_000, 400, "The body is not valid JSON"),
+        ("POST", "/agents", b'{"name": "ann"}', 400, "no keys other than user (str)"),
+        ("POST", "/agents", b'{"user": 7}', 400, "no keys other than user (str)"),
         ("POST", "/agents", b'{"user": "' + b"a" * 70_000 + b'"}', 413, "too large"),
         ("PATCH", "/agents/user-none", b'{"isPaused": true}', 404, "There is no agent 'user-none'"),
         ("PATCH", "/agents/main", b'{"isPaused": 1}', 400, "isPaused (bool)"),
-        ("PATCH", "/agents/main", b'{"dailyTokens": -1}', 400, "A limit is 0"),
-        ("PATCH", "/agents/main", b'{"dailyUsd": NaN}', 400, "A limit is 0"),
+        ("PATCH", "/agents/main", b'{"dailyTokens": -1}', 400, "A limit is a positive number"),
+        ("PATCH", "/agents/main", b'{"dailyUsd": NaN}', 400, "A limit is a positive number"),
         ("PATCH", "/agents/main", b'{"dailyUsd": 1' + b"0" * 400 + b"}", 400, "int too large"),
         ("PATCH", "/agents/main", b'{"dailyTokens": 1.5}', 400, "dailyTokens (int)"),
         ("GET", "/agents/No%20Body", b"", 400, "'No Body' is not an agent ID"),
         ("GET", "/agents/user-none/people", b"", 404, "There is no agent"),
-        ("POST", "/agents/main/people", b'{"code": "ABCD2345"}', 404, "Nobody has this code"),
-        ("POST", "/agents/main/people", b'{"code": "\\ud800\\u0000"}', 404, "Nobody has this code"),
+        ("POST", "/agents/main/people", b'{"code": "ABCD2345"}', 404, "This code is unknown"),
+        ("POST", "/agents/main/people", b'{"code": "\\ud800\\u0000"}', 404, "This code is unknown"),
         ("POST", "/agents/main/people", b'{"code": "x", "role": "king"}', 400, "role is 'king'"),
         ("DELETE", "/agents/main", b"", 409, "main is not paused"),
         ("PUT", "/agents/main", b"", 405, ""),
@@ -267,7 +267,7 @@ async def test_the_commands_do_the_same(tmp_path: Path, database_url: str) -> No
         ended = run_nacre(tmp_path, "admin", "storage", *words, NACRE_DATABASE_URL=database_url)
         return f"{ended.returncode} {ended.stdout}{ended.stderr}"
 
-    assert run("create", "ann").startswith("0 user-ann is made.")
+    assert run("create", "ann").startswith("0 Created user-ann.")
     assert "has an assistant already" in run("create", "ann")
     assert "There is no agent 'user-ben'" in run("pause", "user-ben")
     assert run("limit", "user-ann", "--usd", "1.5", "--megabytes", "50") == (

@@ -152,7 +152,7 @@ async def test_each_writes_for_its_own_account(database_url: str) -> None:
                 lambda: late.outbox.sent(part, "7"),
             )
             for write in writes:
-                with pytest.raises(LedgerUnusable, match="by now"):
+                with pytest.raises(LedgerUnusable, match="writes nothing more"):
                     await write()
             assert await now.open_messages() == (received,)
             assert (await now.cursor(*ONE), await unsent_parts(now)) == ("1", {"unsure": 1})
@@ -221,9 +221,9 @@ async def test_who_takes_all_stops_those_that_shared(database_url: str) -> None:
         assert await held(late, ONE) == [ONE]
         silence(database_url)
         async with opened(database_url):
-            with pytest.raises(LedgerUnusable, match="by now"):
+            with pytest.raises(LedgerUnusable, match="writes nothing more"):
                 await late.receive(said(1), "k")
-            with pytest.raises(LedgerUnusable, match="has all bridges"):
+            with pytest.raises(LedgerUnusable, match="has taken all bridges"):
                 await late.share((ONE,))
 
 

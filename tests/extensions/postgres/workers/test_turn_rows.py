@@ -12,7 +12,7 @@ import pytest
 from nacre.extensions.postgres.hosting import hosted_agents, limit, pause
 from nacre.extensions.postgres.server.database import Database, Pace
 from nacre.extensions.postgres.workers import turn_rows as statements
-from nacre.extensions.postgres.workers.stored_events import events_of, stopped
+from nacre.extensions.postgres.workers.stored_events import STOPPED, events_of
 from nacre.extensions.postgres.workers.streams import heard
 from nacre.extensions.postgres.workers.turn_rows import Outcome, TakenTurn, TurnKey, TurnRows
 from nacre.runtime.contracts.errors import TurnCancelled
@@ -186,7 +186,7 @@ async def test_a_turn_that_was_stopped_is_over(database_url: str) -> None:
     async with opened(database_url) as rows:
         turn_id, _ = await rows.ask("main", KEY, HELLO)
         turn = await claimed(rows)
-        await rows.stop("main", KEY, stopped(), [turn.id])
+        await rows.stop("main", KEY, STOPPED, [turn.id])
         assert await rows.finish(turn, "late") is None
         outcome = (await rows.news([("main", turn_id)]))["main", turn_id]
         assert isinstance(outcome, Outcome)

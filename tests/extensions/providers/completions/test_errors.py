@@ -137,7 +137,7 @@ async def test_a_web_page_is_no_answer() -> None:
     assert "models.providers.openai.baseUrl" in str(error)
     error = await failure(page, LiteLLMModel)
     assert type(error) is ModelUnavailable
-    assert "nothing that is an answer" in str(error)
+    assert "contains no answer" in str(error)
 
 
 @pytest.mark.parametrize(
