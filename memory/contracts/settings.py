@@ -71,14 +71,14 @@ class RemoteSettings(SettingsGroup):
 
     base_url: str | None = None
     """The address of the embedding provider. Default: `models.providers.<name>.baseUrl`, otherwise the
-    provider's own. A change makes all vectors again."""
+    provider's own. A change recomputes all vectors."""
     api_key: str | None = None
     """The key of the embedding provider. Default: `models.providers.<name>.apiKey`, otherwise an [auth
     profile](settings.md#keys-of-a-moved-install), otherwise the provider's environment variable, such as
     `OPENAI_API_KEY`, `GEMINI_API_KEY`, `VOYAGE_API_KEY`, `MISTRAL_API_KEY`. A change keeps the vectors."""
     headers: dict[str, str] | None = None
-    """Additional headers for requests to the embedding provider. A change of one that holds no key makes all
-    vectors again."""
+    """Additional headers for requests to the embedding provider. A change of one without a key recomputes all
+    vectors."""
     daily_tokens: int | None = Field(default=None, ge=1)
     """The maximum number of tokens per day, in the owner's time zone, that remote providers embed for
     documents. Unset means no limit. Questions are counted but not limited."""
@@ -119,7 +119,7 @@ class ChunkingSettings(SettingsGroup):
     """The size of chunks, in tokens."""
 
     tokens: int = Field(default=400, ge=1)
-    """The size of a chunk of a note, in tokens."""
+    """The size of a chunk of a note."""
     overlap: int = Field(default=80, ge=0)
     """How much two neighboring chunks share, in tokens; always less than a chunk."""
 
@@ -243,11 +243,10 @@ class RerankSettings(SettingsGroup):
     """A model that reorders the best hits of a search; none unless a provider is named."""
 
     provider: str | None = None
-    """Who reorders the best hits of a search: a provider by litellm's name (`cohere`, `jina_ai`, `voyage`,
+    """What reorders the best hits of a search: a provider by litellm's name (`cohere`, `jina_ai`, `voyage`,
     `together_ai`, `hosted_vllm`, `infinity`, `huggingface` for a server of text-embeddings-inference, …), or
-    `sentence-transformers` for a cross-encoder in this process (`pip install
-    "nacre[sentence-transformers]"`). Unset or `none` means nobody. A provider receives the question and the
-    texts of its best hits."""
+    `sentence-transformers` for a cross-encoder in this process (needs the extra `sentence-transformers`).
+    Unset or `none` means nothing. A provider receives the question and the texts of its best hits."""
     model: str | None = None
     """The model of the re-ranker, which has no default. For `sentence-transformers`, a name on the hub or a
     folder."""
@@ -258,7 +257,7 @@ class RerankSettings(SettingsGroup):
     """The key of the re-ranker. Default: `models.providers.<name>.apiKey`, otherwise an auth profile,
     otherwise the provider's environment variable. Your own server needs none."""
     candidates: int = Field(default=30, ge=2, le=200)
-    """How many of the best hits the re-ranker receives, 2 to 200; the others keep their order."""
+    """How many of the best hits the re-ranker receives; the others keep their order."""
     timeout_ms: int = Field(default=3000, ge=1)
     """How long to wait for the re-ranker. After that, and after a failure, the hits keep their usual order,
     the search says so, and the re-ranker is not used for a minute. Loading litellm or a model is not
@@ -297,25 +296,24 @@ class MemorySearchSettings(SettingsGroup):
     any depth); links are not followed."""
     experimental: ExperimentalSettings = Field(default_factory=ExperimentalSettings.unwritten)
     provider: str | None = None
-    """Who makes embeddings. Unset or `local`: the model that comes with Nacre, without key and network, or
-    the one in `local.modelPath`. `gguf`: the one in `local.modelPath`, otherwise embeddinggemma-300m,
-    downloaded once (0.3 GB). `sentence-transformers`: a model of that library. `none`: search uses words
-    alone. `auto`, and unset with any setting in `remote`: a file in `local.modelPath`, otherwise the first of
-    `openai`, `gemini`, `voyage`, `mistral` with a key in the settings or the environment, otherwise the model
-    that comes with Nacre. `openai`, `gemini`, `voyage`, `mistral`, `ollama`, or any name with
-    `remote.baseUrl` for an OpenAI-compatible server."""
+    """The source of embeddings. Unset or `local`: the built-in model, without key and network, or the one in
+    `local.modelPath`. `gguf`: the one in `local.modelPath`, otherwise embeddinggemma-300m, downloaded once
+    (0.3 GB). `sentence-transformers`: a model of that library. `none`: search uses words alone. `auto`, and
+    unset with any setting in `remote`: a file in `local.modelPath`, otherwise the first of `openai`,
+    `gemini`, `voyage`, `mistral` with a key in the settings or the environment, otherwise the built-in model.
+    `openai`, `gemini`, `voyage`, `mistral`, `ollama`, or any name with `remote.baseUrl` for an
+    OpenAI-compatible server."""
     fallback: str = "none"
-    """Who makes embeddings after the provider has failed during indexing; a search never switches. The index
-    stores this for all processes, and its vectors are searched until the provider answers again. A running
-    agent tries the provider again after half a minute, then a minute, up to an hour, and
-    `nacre memory index` at once. The fallback uses its default model, and its address and key from
-    `models.providers`."""
+    """The source of embeddings after the provider has failed during indexing; a search never switches. The
+    index stores the switch for all processes, and searches use its vectors until the provider answers again.
+    A running agent retries the provider after half a minute, then a minute, up to an hour, and `nacre memory
+    index` at once. The fallback uses its default model, and its address and key from `models.providers`."""
     model: str | None = None
     """The embedding model. Default: that of the provider. For `sentence-transformers`, a name on the hub or a
-    folder. It has no effect on the model that comes with Nacre."""
+    folder. It has no effect on the built-in model."""
     output_dimensionality: int | None = Field(default=None, ge=1)
     """The length of the vectors, for remote models that support shorter ones. Default: that of the model.
-    Longer vectors are cut. A change makes all vectors again."""
+    Longer vectors are cut. A change recomputes all vectors."""
     remote: RemoteSettings | None = None
     local: LocalSettings = Field(default_factory=LocalSettings.unwritten)
     store: StoreSettings = Field(default_factory=StoreSettings.unwritten)

@@ -53,21 +53,17 @@ class ModelPrice(SettingsSection):
     """`usage.prices.<provider/model>`: the price of a model, in US dollars per million tokens."""
 
     input: Annotated[float, Field(ge=0)] = 0
-    """The price of a million tokens of prompts."""
+    """The price of a million prompt tokens, in US dollars."""
     output: Annotated[float, Field(ge=0)] = 0
-    """The price of a million tokens of answers."""
+    """The price of a million answer tokens, in US dollars."""
 
 
 class UsageSettings(SettingsSection):
     """`usage`: prices and the daily cap."""
 
     daily_cap_usd: Annotated[float, Field(gt=0)] | None = None
-    """The maximum cost per day, in US dollars, of models, embeddings, re-rankers and transcriptions of all
-    agents of the state folder together. From 80 % on, only replies, their summaries and transcriptions use a
-    model: flushes use the offline extract, notes are embedded the next day, and searches use words. At the
-    cap, replies stop too, with a message. The maximum cost of a call is reserved before the call, across
-    processes; near the cap the length of an answer is limited to what is left. A model of unknown price is
-    refused, unless it runs on this machine."""
+    """The maximum cost per day of models, embeddings, re-rankers and transcriptions of all agents of the
+    state folder together; see [cost](cost.md#set-a-daily-cap)."""
     prices: Mapping[str, ModelPrice] = Field(default_factory=dict)
     """Prices that are missing or wrong in litellm's price map, by `provider/model`."""
 

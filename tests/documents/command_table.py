@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from nacre.cli.main import nacre
+from nacre.cli.nouns import Listing
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 
@@ -24,7 +25,7 @@ def with_table(text: str, table: str) -> str:
 
 
 def current_table() -> str:
-    """A row for each command that `--help` shows, with those of the extensions that come along."""
+    """A row for each command that `--help` shows, with those of the built-in extensions."""
     rows = _rows(nacre, click.Context(nacre, info_name="nacre"))
     return "\n".join(["| Command | What it does |", "|---|---|", *rows])
 
@@ -39,6 +40,8 @@ def _rows(group: click.Group, context: click.Context) -> Iterator[str]:
         command = group.get_command(context, name)
         if command is None or command.hidden or command.get_short_help_str() == "":
             continue
+        if isinstance(group, Listing) and name == "list":
+            continue  # the same as the group alone
         inner = click.Context(command, parent=context, info_name=name)
         yield f"| `{inner.command_path}` | {command.get_short_help_str(limit=200)} |"
         if isinstance(command, click.Group):

@@ -77,10 +77,10 @@ class StartupContextSettings(SettingsSection):
     enabled: bool = True
     """Whether a private session starts with the logs and notes of the last days, also after a compaction."""
     daily_memory_days: Annotated[int, count_or(2, least=1, most=14)] = 2
-    """The number of days, including today; 1 to 14."""
+    """The number of days, including today, from 1 to 14."""
     max_total_chars: Annotated[int, count_or(14_000, most=50_000)] = 14_000
-    """The maximum length of these logs and notes together, in characters: at most 50000, and about a tenth of
-    the window. Logs come first, then the newest notes."""
+    """The maximum length of these logs and notes together: at most 50000, and about a tenth of the window.
+    Logs come first, then the newest notes."""
 
 
 class MemoryFlushSettings(SettingsSection):
@@ -131,7 +131,7 @@ class SoftTrimSettings(SettingsSection):
     """`contextPruning.softTrim`: old results are shortened to their beginning and end."""
 
     max_chars: Annotated[int, count_or(4_000)] = 4_000
-    """The length above which a result is trimmed, in characters."""
+    """The length above which a result is trimmed."""
     head_chars: Annotated[int, count_or(1_500)] = 1_500
     """How many characters of the beginning are kept."""
     tail_chars: Annotated[int, count_or(1_500)] = 1_500
@@ -151,7 +151,8 @@ class ContextPruningSettings(SettingsSection):
     """`agents.defaults.contextPruning`: old tool results are shortened in what is sent to the model."""
 
     mode: Literal["off", "cache-ttl"] = "off"
-    """`cache-ttl` prunes when the provider no longer caches the prompt, or when the window is filling up."""
+    """`cache-ttl` prunes when the provider's cache of the prompt has expired, or when the window is filling
+    up."""
     ttl: Annotated[str, BeforeValidator(as_duration), DURATION] = "5m"
     """How long a provider caches a prompt: `"90s"`, `"5m"`, `"1h"`. A plain number is minutes; 0 means not at
     all."""
@@ -164,7 +165,7 @@ class ContextPruningSettings(SettingsSection):
     hard_clear_ratio: Annotated[float, clamped(float, 0, 1)] = 0.5
     """The share of the window from which results are replaced entirely, oldest first."""
     min_prunable_tool_chars: Annotated[int, count_or(50_000)] = 50_000
-    """The minimum length of all old results together, in characters, before any is replaced entirely."""
+    """The minimum length of all old results together before any is replaced entirely."""
     soft_trim: SoftTrimSettings = Field(default_factory=SoftTrimSettings.unwritten)
     hard_clear: HardClearSettings = Field(default_factory=HardClearSettings.unwritten)
     tools: ToolNames = Field(default_factory=ToolNames.unwritten)
@@ -196,7 +197,7 @@ class ParameterSettings(SettingsSection):
     """`agents.defaults.params`: the parameters of model calls in turns."""
 
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    """The sampling temperature, 0 to 2. Default: the provider's. Some models refuse it."""
+    """The sampling temperature. Default: the provider's. Some models refuse it."""
     reasoning_effort: str = ""
     """How much a reasoning model thinks: usually `low`, `medium` or `high`. Default: the provider's."""
 
@@ -230,7 +231,7 @@ class AgentSettings(SettingsSection):
     """`agents.defaults`: the settings of all agents."""
 
     profile: Profile = "assistant"
-    """How much of a prompt there is: `assistant`, `bot` or `bare`; see [profiles](bots.md#profiles)."""
+    """The size of the prompt; see [profiles](bots.md#profiles)."""
     workspace: str = ""
     """The workspace folder. Default: `<state>/workspace`. `~` is the home folder. If there are several
     agents, this is the folder of the default agent."""
@@ -243,26 +244,26 @@ class AgentSettings(SettingsSection):
     user_timezone: Annotated[str, AfterValidator(_known_zone)] = ""
     """The IANA name of the owner's time zone. Default: the system's."""
     context_tokens: Annotated[int, Field(ge=SMALLEST_WINDOW_TOKENS)] | None = None
-    """The context window in tokens, at least 4000. Default: what the server reports, otherwise the price map.
-    A smaller window of the server, or of a fallback, takes precedence."""
+    """The context window. Default: what the server reports, otherwise the price map. A smaller window of the
+    server, or of a fallback, takes precedence."""
     bootstrap_max_chars: Annotated[int, count_or(20_000)] = 20_000
-    """The maximum length of one workspace file in the context, in characters."""
+    """The maximum length of one workspace file in the context."""
     bootstrap_total_max_chars: Annotated[int, count_or(60_000)] = 60_000
     """The maximum length of all workspace files together; in a window below 100,000 tokens, about 15 % of
     it."""
     daily_log_max_chars: Annotated[int, count_or(6_000)] = 6_000
-    """The maximum length of one daily log at the start of a session, in characters."""
+    """The maximum length of one daily log at the start of a session."""
     startup_context: StartupContextSettings = Field(default_factory=StartupContextSettings.unwritten)
     skip_bootstrap: bool = False
     """`true` creates the workspace folder without files."""
     max_steps: Annotated[int, Field(ge=1, le=1_000)] = 40
     """The maximum number of model calls in one turn."""
     max_concurrent: Annotated[int, Field(ge=1)] = 4
-    """The maximum number of chat messages answered at the same time. One session answers one at a time."""
+    """The maximum number of sessions that answer chat messages at the same time."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 600.0
     """The time limit of a turn, from the message to the answer. Flushing and compacting are not counted."""
     model_timeout_seconds: Annotated[float, Field(gt=0)] = 180.0
-    """How long to wait for the start of a model's answer before it, or a fallback, is asked again."""
+    """How long to wait for the start of a model's answer before it, or a fallback, is called again."""
     model_slow_seconds: Annotated[float, Field(gt=0)] = 15.0
     """How long a model may be silent before you are told that it is slow and how to stop it."""
     model_first_byte_seconds: Annotated[float, Field(gt=0)] = 45.0

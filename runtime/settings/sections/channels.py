@@ -110,7 +110,7 @@ class Binding(SettingsSection):
     [serving](serve.md#which-agent-answers)."""
     match: BindingMatch
     compaction_summaries: bool | None = None
-    """Whether compaction summaries of these chats are kept as notes. Default:
+    """Whether compaction summaries of these chats are stored as notes. Default:
     `memory.facts.compactionSummaries`."""
 
 
@@ -126,7 +126,8 @@ class GroupSettings(SettingsSection):
     """`channels.<name>.groups.<id>`: the settings of one group; the id `*` stands for all others."""
 
     require_mention: bool = True
-    """Whether only messages that mention the assistant are answered in this group (`*`: in all others)."""
+    """Whether only messages that mention the assistant are answered in this group. The name `*` stands for
+    all other groups."""
 
 
 class CommandsSettings(SettingsSection):
@@ -147,7 +148,7 @@ class AccountRules(SettingsSection):
 
     enabled: bool = True
     """Whether `nacre serve` answers there. Each channel has further keys, such as its server; see
-    [bridges](bridges.md#a-channel-in-the-settings)."""
+    [bridges](bridges.md#configure-a-channel)."""
     dm_policy: Literal["pairing", "allowlist", "open", "disabled"] = "pairing"
     """Who may write in direct chats. `pairing`: people get a code that the owner approves with `nacre admin
     access`. `allowlist`: those in `allowFrom` and those already approved. `open`: everybody. `disabled`: the
@@ -233,7 +234,7 @@ class HeartbeatSettings(SettingsSection):
     """Where a heartbeat answers: `last` (the direct chat in which you last wrote), the name of a channel
     (your last direct chat there), or `none` (no heartbeats)."""
     ack_max_chars: Annotated[int, count_or(300)] = 300
-    """The maximum length of text beside `HEARTBEAT_OK` that is still not delivered, in characters."""
+    """The maximum length of text beside `HEARTBEAT_OK` that is still not delivered."""
 
     @property
     def every_seconds(self) -> float:

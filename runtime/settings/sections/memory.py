@@ -99,9 +99,9 @@ class QmdLimits(SettingsSection):
     max_results: Annotated[int, _positive_or(6)] = 6
     """The maximum number of results, whatever the model requests."""
     max_snippet_chars: Annotated[int, _positive_or(700)] = 700
-    """The maximum length of one snippet, in characters."""
+    """The maximum length of one snippet."""
     max_injected_chars: Annotated[int, _positive_or(4_000)] = 4_000
-    """The maximum length of all snippets of a search, in characters."""
+    """The maximum length of all snippets of a search."""
     timeout_ms: Annotated[int, _positive_or(4_000)] = 4_000
     """How long to wait for qmd before the built-in engine answers."""
 
@@ -154,8 +154,8 @@ class BankSettings(SettingsSection):
     """`memory.bank`: typed pages that `nacre memory reflect` makes from the logs."""
 
     enabled: bool = False
-    """Whether notes are collected for the typed pages in `bank/`, which `nacre memory reflect` makes and
-    searches include; see [the bank](bank.md)."""
+    """Whether the assistant marks lines for the typed pages in `bank/`, which `nacre memory reflect` writes;
+    see [the bank](bank.md)."""
 
 
 class IdentitySettings(SettingsSection):
@@ -177,7 +177,7 @@ class FactsSettings(SettingsSection):
     identities: Mapping[str, IdentitySettings] = Field(default_factory=dict)
     """Access of identities to each other. Default: nothing is shared."""
     compaction_summaries: Literal["private", "on", "off"] = "private"
-    """Which compaction summaries are kept as notes while `memory.facts.enabled` is set: `private` (of the
+    """Which compaction summaries are stored as notes while `memory.facts.enabled` is set: `private` (of the
     owner's private chats), `on` (all) or `off` (none). `bindings[].compactionSummaries` takes precedence."""
 
 
@@ -193,8 +193,8 @@ class MemorySettings(SettingsSection):
     """`memory`: settings of the memory other than search, which is `agents.defaults.memorySearch`."""
 
     backend: str = Field(default=BUILT_IN, min_length=1)
-    """The search backend: `builtin` (the index that comes with Nacre), `qmd` (the program qmd), or the id of
-    an extension with a backend."""
+    """The search backend: `builtin` (Nacre's own index), `qmd` (the program qmd), or the id of an extension
+    with a backend."""
     citations: Literal["auto", "on", "off"] = "auto"
     """Whether answers cite the notes that they use; `auto` means in direct chats."""
     qmd: QmdSettings = Field(default_factory=QmdSettings.unwritten)
@@ -203,8 +203,8 @@ class MemorySettings(SettingsSection):
     secrets: Literal["redact", "refuse", "ask", "off"] = "redact"
     """What happens to keys, tokens and passwords that a conversation would write into a note. `redact`
     replaces them with `[redacted]`. `refuse` writes nothing and tells the model why. `ask` requires your
-    approval in a private chat, and redacts where nobody can be asked (a flush, a group, a fact). `off`
-    writes them. Notes that you edit by hand are not changed."""
+    approval in a private chat, and redacts elsewhere (a flush, a group, a fact). `off` writes them. Notes
+    that you edit by hand are not changed."""
     history: HistorySettings = Field(default_factory=HistorySettings.unwritten)
     consolidate: Literal["review", "apply", "off"] = "review"
     """Whether the connected model [consolidates MEMORY.md](history.md#while-you-are-away) while the agent is

@@ -33,7 +33,7 @@ class ProviderModel(SettingsSection):
     id: str = ""
     """The model's name at the provider."""
     context_window: Annotated[int, Field(ge=SMALLEST_WINDOW_TOKENS)] | None = None
-    """The context window in tokens, at least 4000. Default: what the server reports."""
+    """The context window. Default: what the server reports."""
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     """The maximum number of tokens of one answer. Default: the model's limit, or a quarter of the window on
     your own server."""
@@ -49,11 +49,11 @@ class ProviderSettings(SettingsSection):
     """The key. Default: that of an [auth profile](settings.md#keys-of-a-moved-install), otherwise the
     provider's environment variable."""
     api: ProviderApi = ""
-    """How the provider is spoken to. `openai-completions`: OpenAI's chat completions over plain HTTP, which
-    starts a second or two sooner and costs the least. `litellm`: through litellm, an extra that knows all
-    other protocols; OpenClaw's other names mean that too. Blank chooses: plain HTTP for OpenAI, Gemini,
-    OpenRouter, Ollama, vLLM, LM Studio, llama.cpp, DeepSeek, Groq, Mistral, xAI, Together, Cerebras and every
-    provider with a `baseUrl`; litellm for all others, and for OpenAI's models that need its Responses API."""
+    """The protocol. `openai-completions`: OpenAI's chat completions over plain HTTP, which starts a second or
+    two sooner and costs the least. `litellm`, and OpenClaw's other names: any protocol that the extra litellm
+    knows. Blank: plain HTTP for OpenAI, Gemini, OpenRouter, Ollama, vLLM, LM Studio, llama.cpp, DeepSeek,
+    Groq, Mistral, xAI, Together, Cerebras and every provider with a `baseUrl`; litellm for all others, and
+    for OpenAI's models that need its Responses API."""
     models: tuple[ProviderModel, ...] = ()
     """Facts about single models."""
 

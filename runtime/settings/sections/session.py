@@ -170,7 +170,7 @@ class SendRule(SettingsSection):
     """`session.sendPolicy.rules[]`: one rule."""
 
     action: Literal["allow", "deny"]
-    """`allow` or `deny`; `deny` takes precedence."""
+    """Whether to answer; `deny` takes precedence."""
     match: SendMatch = Field(default_factory=SendMatch.unwritten)
 
 
@@ -178,7 +178,7 @@ class SendPolicy(SettingsSection):
     """`session.sendPolicy`: the sessions in which chat messages are answered."""
 
     default: Literal["allow", "deny"] = "allow"
-    """What applies to sessions that no rule matches: `allow` or `deny`."""
+    """What applies to sessions that no rule matches."""
     rules: tuple[SendRule, ...] = ()
     """The rules; `deny` takes precedence over `allow`."""
 

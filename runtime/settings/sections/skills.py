@@ -19,8 +19,8 @@ class SkillLimits(SettingsSection):
     """`skills.limits`: limits for the prompt."""
 
     max_skills_prompt_chars: Annotated[int, Field(ge=0)] = 12_000
-    """The maximum length of the list of skills in the system prompt, in characters. Skills later in the
-    alphabet are listed by name only, or not at all. 0 means no list."""
+    """The maximum length of the list of skills in the system prompt. Skills later in the alphabet are listed
+    by name only, or not at all. 0 means no list."""
 
 
 def _owners_path(text: str) -> str:

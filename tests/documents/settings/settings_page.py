@@ -1,13 +1,12 @@
 """The tables of docs/settings.md, made from the settings classes: key, type, default, the words of a field.
 
-`make fix` writes them into the page, or `python -m tests.documents.settings.settings_page`. What stands
-outside of the tables is written by hand.
+`make fix` writes them into the page, or `python -m tests.documents.settings.settings_page`. Text outside
+of the tables is written by hand.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from nacre.cli.setup.config.commands import kind_of, meaning_of
@@ -38,17 +37,21 @@ def with_tables(text: str, rows: dict[str, str]) -> str:
 
 
 def current_rows() -> dict[str, str]:
-    """The row of each key, by the key."""
+    """The row of each key, by the key; a section whose class has its rows elsewhere is one row."""
     found = {key: (_field(key), default) for key, default in settings_keys(Settings)}
-    # one class may stand in several places; its words are said where the key is shortest
     first: dict[int, str] = {}
     for key in sorted(found, key=lambda key: key.count(".")):
         first.setdefault(id(found[key][0].info), key)
-    return {
-        key: f"| `{key}` | {kind_of(field)} | {f'`{default}`' if default else 'must be set'} "
-        f"| {_words(key, field, first[id(field.info)])} |"
-        for key, (field, default) in found.items()
-    }
+    rows = {}
+    for key, (field, default) in found.items():
+        section, place = (each.rpartition(".")[0] for each in (key, first[id(field.info)]))
+        if section == place:
+            words, shown = _words(key, field), f"`{default}`" if default else "must be set"
+            rows[key] = f"| `{key}` | {kind_of(field)} | {shown} | {words} |"
+        else:
+            words = _words(key, _field(section.removesuffix(".<name>").removesuffix("[]")))
+            rows[section] = f"| `{section}.*` | as `{place}.*` | | {words} |"
+    return rows
 
 
 def write(page: Path = PAGE) -> None:
@@ -68,21 +71,10 @@ def _field(key: str) -> Field:
     return found
 
 
-def _words(key: str, field: Field, first: str) -> str:
-    if key == first:
-        words = meaning_of(field)
-        assert words, f"{key} has no words below its field"
-    else:
-        words = " ".join([*_above(key), f"As `{first}`."])
-    words = " ".join(words.split()).replace("](settings.md#", "](#")
+def _words(key: str, field: Field) -> str:
+    words = " ".join(meaning_of(field).split()).replace("](settings.md#", "](#")
+    assert words, f"{key} has no words below its field"
     return f"{words} *Next turn.*" if counts_at_next_turn(key) else words
-
-
-def _above(key: str) -> Iterator[str]:
-    """What is said of the section that a key stands in, where there are words below its field."""
-    above = key.rpartition(".")[0].removesuffix(".<name>").removesuffix("[]")
-    if words := meaning_of(_field(above)):
-        yield words
 
 
 if __name__ == "__main__":

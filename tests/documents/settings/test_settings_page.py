@@ -14,7 +14,7 @@ from tests.documents.settings import settings_page
 
 @pytest.mark.covers("QMD-1")
 def test_the_page_has_the_words_of_the_code() -> None:
-    """Every key once, with its type, its default and its meaning."""
+    """Every key or its section once, with its type, its default and its meaning."""
     text = settings_page.PAGE.read_text(encoding="utf-8")
 
     made = settings_page.with_tables(text, settings_page.current_rows())
