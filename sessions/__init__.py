@@ -1,4 +1,4 @@
-"""What was said, for ever: keys, index, transcripts, token arithmetic, cut points."""
+"""Stored sessions: keys, index, transcripts, token counts and compaction."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""How full the window is, and what that calls for: flush, compaction, status and guards all ask here.
+"""The division of the context window, and when a flush or a compaction is due.
 
     |<------------------------- window ------------------------->|
     | history                     | soft threshold |   reserve   |
@@ -21,7 +21,7 @@ from nacre.runtime.contracts.errors import ConfigError
 
 FALLBACK_WINDOW_TOKENS = 200_000
 SMALLEST_WINDOW_TOKENS = 4_000
-"""Nacre's own prompt, a message and its answer need this much."""
+"""Nacre's own prompt, a message and its answer need this many tokens."""
 SMALL_WINDOW_TOKENS = 24_000
 TIGHT_WINDOW_TOKENS = 32_000
 
@@ -35,7 +35,7 @@ WINDOW_SOURCES: Mapping[WindowSource, str] = {
     "refusal": "learned when the server refused more",
     "remembered": "learned earlier, when the server refused more",
     "model": "from model",
-    "fallback": "assumed, since nobody says how large it is",
+    "fallback": "assumed, because its size is unknown",
 }
 """Where the size of the window comes from, in words."""
 Action: TypeAlias = Literal["nothing", "flush", "compact", "flush_then_compact"]
@@ -57,8 +57,8 @@ class Decision(Record):
 
 
 class ContextBudget(Record):
-    """The window and its lines, in tokens. `reserve_tokens` is the effective reserve: room for the
-    answer and for a summary. `keep_recent_tokens` is how much of the tail a compaction leaves verbatim.
+    """The window and its limits, in tokens. `reserve_tokens` is the room for the answer and for a summary.
+    A compaction leaves `keep_recent_tokens` of the tail verbatim.
     """
 
     window_tokens: int
@@ -76,18 +76,18 @@ class ContextBudget(Record):
 
     @property
     def flush_at(self) -> int:
-        """The cycle's flush is due from this many tokens on."""
+        """The cycle's flush is due at this many tokens."""
         return self.compact_at - self.soft_threshold_tokens
 
     @property
     def summary_tokens(self) -> int:
-        """The most that a summary may take: what the reserve allows, but less than half of the rest."""
+        """The most tokens of a summary: what the reserve allows, but at most a quarter of `compact_at`."""
         return max(256, min(self.reserve_tokens * 4 // 5, self.compact_at // 4))
 
     def within(self, window_tokens: int) -> ContextBudget:
-        """The same lines in a smaller window, of at least `SMALLEST_WINDOW_TOKENS`.
+        """The same limits in a smaller window, of at least `SMALLEST_WINDOW_TOKENS`.
 
-        Reserve, soft threshold and kept tail are cut to at most half of what they come out of. Below
+        Reserve, soft threshold and kept tail are cut to at most half of the room that they divide. Below
         `SMALL_WINDOW_TOKENS`, the reserve falls to a quarter of the window before history gets less room,
         and the soft threshold is at most a sixth of the window.
         """
@@ -108,11 +108,11 @@ class ContextBudget(Record):
     def decide(
         self, tokens: int, *, flushed_this_cycle: bool, said_since_compaction_tokens: int | None = None
     ) -> Decision:
-        """What `tokens` in the window call for. The flush line is inclusive, the compaction line is not.
+        """What is due with `tokens` in the window: a flush at `flush_at`, a compaction above `compact_at`.
 
-        In a small window, the kept tail alone can reach the flush line. Its content was flushed before the
-        compaction, so a flush waits until half of the soft threshold has been said since; `None` means a
-        session without a compaction.
+        In a small window, the kept tail alone can reach `flush_at`. It was flushed before the compaction, so
+        a flush waits until half of the soft threshold has been said since; `None` means a session without a
+        compaction.
         """
         numbers = (
             f"{tokens} tokens of {self.window_tokens}, "
@@ -145,11 +145,8 @@ def resolve_budget(
     compaction_enabled: bool = True,
     model_source: WindowSource = "model",
 ) -> ContextBudget:
-    """The budget for a model. The owner's window takes precedence over the model's own; the default is
-    200,000.
-
-    `model_source` says where the model's own window comes from. A size that a server has or refused is a
-    fact: it counts if it is smaller than the owner's. `ContextBudget.within` then divides the window.
+    """The budget for a model. The owner's window takes precedence over the model's, except over a smaller one
+    that a server reported or enforced. `model_source` is the source of the model's window.
 
     Raises:
         ConfigError: the window is under `SMALLEST_WINDOW_TOKENS`.

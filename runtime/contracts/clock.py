@@ -44,7 +44,7 @@ def owner_zone(setting: str | None) -> tzinfo:
             return ZoneInfo(setting)
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:
             raise ConfigError(
-                f"userTimezone is {setting!r}, which is no IANA time zone here. "
+                f"userTimezone is {setting!r}, which is not an IANA time zone on this machine. "
                 "Write one like 'Europe/Berlin', or leave it out to use the system's."
             ) from error
     import tzlocal
@@ -53,8 +53,8 @@ def owner_zone(setting: str | None) -> tzinfo:
         return tzlocal.get_localzone()
     except (ZoneInfoNotFoundError, ValueError, OSError, LookupError):
         rule = os.environ.get("TZ", "UTC0").removeprefix(":")
-    # A rule such as CET-1CEST,M3.5.0,M10.5.0/3 is the last line of a file (RFC 8536). Before it stands a
-    # zone that holds at no time, in the old form and in the new one.
+    # A rule such as CET-1CEST,M3.5.0,M10.5.0/3 is the last line of a file (RFC 8536), after a zone without
+    # transitions in the old form and in the new one.
     header = b"TZif2" + bytes(15) + struct.pack(">6L", 0, 0, 0, 0, 1, 1) + bytes(7)
     try:
         return ZoneInfo.from_file(BytesIO(header * 2 + f"\n{rule}\n".encode("ascii")), key=rule)
@@ -86,7 +86,7 @@ def epoch_ms(moment: datetime) -> int:
 
 
 def stored_moment(at_ms: int, zone: tzinfo | None) -> datetime | None:
-    """The time of a stored time stamp in `zone`; `None` for 0 and for one that no calendar has."""
+    """The time of a stored timestamp in `zone`; `None` for 0 and for one out of range."""
     try:
         return datetime.fromtimestamp(at_ms / 1000, zone) if at_ms > 0 else None
     except (OverflowError, ValueError, OSError):

@@ -26,11 +26,11 @@ class PrivacyError(AgentError):
 
 
 class MessageRefused(AgentError):
-    """A hook refused the message; it is not written down. The text is the hook's reason."""
+    """A hook refused the message, which is not stored. The text is the hook's reason."""
 
 
 class AgentPaused(AgentError):
-    """The agent is paused by whoever runs the service; the message is not written down."""
+    """The operator of the service has paused the agent; the message is not stored."""
 
 
 class ApprovalNotFound(AgentError):
@@ -42,16 +42,15 @@ class SessionInUse(AgentError):
 
 
 class PlaceUnknown(AgentError):
-    """A conversation has no such place to return to, or a place cannot have this name."""
+    """A conversation has no saved place of this name, or a place cannot have this name."""
 
 
 class ModelError(AgentError):
     """A model call failed. `detail` is the provider's own text, for the log and the terminal, never for a
     chat.
 
-    `reason` says why another model may succeed. It is `None` if the model is not at fault: a request that
-    is too long is compacted, a refused one is for the person to change, and an error of no particular kind
-    is ours.
+    `reason` says why another model may succeed. It is `None` if another model would not help: the request is
+    too long, was refused for its content, or the error has no particular kind.
     """
 
     reason: ClassVar[FailureReason | None] = None
@@ -85,7 +84,7 @@ class ContextOverflow(ModelError):
 
 
 class RateLimited(ModelError):
-    """The provider asks to slow down, for `retry_after_seconds` if it says so."""
+    """The provider limits the rate of requests; `retry_after_seconds` is its wish, if any."""
 
     reason = "rate_limit"
 
@@ -105,7 +104,7 @@ class ModelNotRunning(ModelUnavailable):
 
 
 class ModelTimedOut(ModelUnavailable):
-    """The model did not begin to answer in time, or fell silent in the middle of its answer."""
+    """The model did not begin to answer in time, or stopped in the middle of its answer."""
 
     reason = "timeout"
 

@@ -41,8 +41,8 @@ class ToolProgressed(Record):
 
 
 class ToolEnded(Record):
-    """A tool call ended; `summary` is one short line for a person, `result` the whole text for the
-    model. `error` is what the tool raised, such as a `ToolFailed` with a `detail`.
+    """A tool call ended; `summary` is one short line for people, `result` the whole text for the model.
+    `error` is the tool's exception, such as a `ToolFailed` with a `detail`.
     """
 
     call_id: str
@@ -54,7 +54,7 @@ class ToolEnded(Record):
 
 
 class MessageJoined(Record):
-    """The turn has read a message that was sent meanwhile; see `Agent.join`."""
+    """The turn has read a message that arrived during it; see `Agent.join`."""
 
     inbound_id: str
 
@@ -62,7 +62,7 @@ class MessageJoined(Record):
 class ApprovalAsked(Record):
     """A tool call waits for the owner, and the turn waits with it for a while; see `Agent.approvals`.
 
-    `arguments` are what the call runs with if it is approved. `why` is a sentence for the owner.
+    The call runs with these `arguments` if it is approved. `why` is a sentence for the owner.
     """
 
     approval_id: str
@@ -73,9 +73,7 @@ class ApprovalAsked(Record):
 
     @property
     def call(self) -> str:
-        """The tool and all arguments, for one who approves what they see: what hides or reorders text is
-        escaped.
-        """
+        """The tool and all arguments as text, in which characters that hide or reorder text are escaped."""
         text = f"{self.tool_name} {json.dumps(dict(self.arguments), ensure_ascii=False)}"
         return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
 
@@ -84,10 +82,9 @@ class FlushEnded(Record):
     """The silent turn before a compaction is over.
 
     `written`: the model appended notes to `path`. `proposed`: they wait for the owner, see `memory.writes`.
-    `nothing`: nothing worth keeping was found. `fallback`: the model could not be asked and an extract was
-    written instead. `failed`: there is no note, because no model could be asked or the file could not be
-    written. `problem` says what went wrong, even if a fallback helped. `notes` is the Markdown that was
-    added to the file.
+    `nothing`: there was nothing to note. `fallback`: the model could not be asked, and an extract was written
+    instead. `failed`: there is no note, because no model could be asked or the file could not be written.
+    `problem` is the error, even if a fallback helped. `notes` is the Markdown that was added to the file.
     """
 
     status: FlushStatus
@@ -99,9 +96,9 @@ class FlushEnded(Record):
 class CompactionEnded(Record):
     """In the model's view, a summary replaced old history, or the compaction failed.
 
-    `tokens_after` is an estimate. `transcript` names the file that still has every word. `problem` is empty
-    on success; otherwise the history is unchanged. `has_failed` distinguishes a failed summary from a
-    history that is too short for one.
+    `tokens_after` is an estimate. `transcript` names the file, which keeps every word. `problem` is empty on
+    success; otherwise the history is unchanged. `has_failed` distinguishes a failed summary from a history
+    that is too short for one.
     """
 
     reason: CompactionReason
@@ -115,7 +112,7 @@ class CompactionEnded(Record):
 class SessionReset(Record):
     """The previous session expired before this message, which is the first of a new one.
 
-    `previous_session_id` is the expired session: its transcript stays, and it can be resumed.
+    `previous_session_id` is the expired session, whose transcript stays and which can be resumed.
     """
 
     reason: ResetCause
@@ -124,11 +121,10 @@ class SessionReset(Record):
 
 
 class ModelSlow(Record):
-    """A model that is being asked has sent nothing for `silent_seconds`; the wait goes on.
+    """A model has sent nothing for `silent_seconds`; the turn continues to wait.
 
-    `has_begun` tells a model whose answer has begun, and that may be thinking, from one that has not sent a
-    byte. `is_reading` is an own server that still reads the prompt. `next_model_name` is who is asked should
-    this one be given up, empty when there is nobody.
+    `has_begun` means that the answer has begun, so that the model may be thinking. `is_reading` means that a
+    local server still reads the prompt. `next_model_name` is asked if this model fails; it may be empty.
     """
 
     model_name: str
@@ -155,7 +151,7 @@ class ModelRetried(Record):
 
 
 class AnswerDiscarded(Record):
-    """The text streamed since the last tool call is void: the answer broke off and is asked for again."""
+    """The text streamed since the last tool call is void: the answer broke off and is requested again."""
 
     problem: str
 
@@ -183,8 +179,8 @@ class ReplyReady(Record):
 class Silence(Record):
     """The turn ended and nothing is delivered. `usage` is as in `Reply`.
 
-    `session_id` is empty if no session was opened: a heartbeat without a task. `problem` says that the model
-    gave no answer at all; it is empty if the model chose silence.
+    `session_id` is empty if no session was opened, as for a heartbeat without a task. `problem` says that the
+    model returned no answer; it is empty if the model chose silence.
     """
 
     session_key: str

@@ -24,8 +24,8 @@ CHAT_KINDS: tuple[ChatKind, ...] = ("direct", "group", "channel")
 class Attachment(Record):
     """A file that came with a message: its name, MIME type and bytes.
 
-    `problem` says why the bytes are missing, if a bridge could not or would not fetch them. `said_by` is
-    the author of a forwarded file, as in `Quoted`; it is empty for a file of the sender.
+    `problem` says why the bytes are missing, if a bridge did not fetch them. `said_by` is the author of a
+    forwarded file, as in `Quoted`; it is empty for a file of the sender.
     """
 
     name: str
@@ -38,9 +38,9 @@ class Attachment(Record):
 class Quoted(Record):
     """Words in a message that its sender did not write: forwarded, quoted, or attached as a message.
 
-    `said_by` is the author according to the message. Nobody vouches for that name, so these words are never
-    the owner's. `label` is the mark in `Inbound.text` at the place of the words, such as `[quote 1]`; it is
-    empty if they follow the text.
+    `said_by` is the author according to the message. The name is not verified, so these words are never the
+    owner's. `label` is the mark in `Inbound.text` at the place of the words, such as `[quote 1]`; it is empty
+    if they follow the text.
     """
 
     text: str
@@ -54,30 +54,29 @@ class Inbound(Record):
 
     `chat_kind` has no default: a bridge must say whether this is a private chat. Any value other than
     `direct` is treated as a group, so an unknown kind can only hide memory, never show it. `is_owner` says
-    that the sender is the assistant's owner; it defaults to `False` for the same reason. `session_key`
-    names a session explicitly and takes precedence over the derived key. `chat_name` is the chat's display
-    name in lists of sessions, and decides nothing. `sender_name` is the sender's display name: a model in a
-    group reads it beside the id, and it decides nothing either.
+    that the sender is the assistant's owner; it defaults to `False` for the same reason. `session_key` names
+    a session explicitly and takes precedence over the derived key. `chat_name` is the chat's display name in
+    lists of sessions. `sender_name` is the sender's display name, which a model in a group reads beside the
+    id. Neither name decides anything.
 
     Ids are compared byte by byte: `alice` and `Alice` are two people with a session each. A bridge whose
     channel ignores case, as e-mail and IRC do, sets `ids_fold_case`. A direct message that is not the
     owner's needs a `sender_id`.
 
-    `text` has only the sender's own words. Words of others that came with them are in `quoted`: a model
-    reads them marked with their author, a command is never read from them, and no note takes them for the
-    sender's.
+    `text` has only the sender's own words. Words of others are in `quoted`: a model reads them marked with
+    their author, they are never a command, and no note attributes them to the sender.
 
     `is_mentioned` says that a message in a group addresses the assistant. `redelivered` says that the
-    message was delivered before, to a program that then ended: what was written down is not written again,
-    and an existing answer is returned without asking a model. `joined_by` are the `inbound_id`s of messages
-    that joined its turn then.
+    message was delivered before to a program that then ended: a stored message is not stored again, and an
+    existing answer is returned without asking a model. `joined_by` are the `inbound_id`s of messages that
+    joined its turn.
 
-    `trigger` says what made a message that nobody sent. A heartbeat has no `text`: its text comes from
+    `trigger` is the cause of a message that nobody sent. A heartbeat has no `text`: its text comes from
     HEARTBEAT.md. A triggered message is never a command, and neither ends a session nor keeps it from
     expiring.
 
-    `context` is any object of the program's: tools, prompt parts, hooks and sub-agents of the turn get it. It
-    is neither stored nor sent, so a message that waits on disk loses it.
+    `context` is any object of the program, for tools, prompt parts, hooks and sub-agents of the turn. It is
+    neither stored nor sent, so a message that waits on disk loses it.
     """
 
     text: str
@@ -103,7 +102,7 @@ class Inbound(Record):
 
     @property
     def has_foreign_words(self) -> bool:
-        """Whether the message has parts that its sender need not have written: quotes or files."""
+        """Whether the message has parts that its sender may not have written: quotes or files."""
         return bool(self.quoted or self.attachments)
 
     @property
@@ -119,9 +118,9 @@ class Reply(Record, Generic[OutputT_co]):
     """The reply to a chat. Silence is `None`, not a `Reply`.
 
     `is_command` marks the answer to a chat command such as `/status`, which no model wrote. `notice` is a
-    sentence of Nacre for the owner that belongs below the text, often empty. `usage` sums the tokens and the
-    cost in US dollars of the turn's model calls, as the provider reported them; `None` if it reported none.
-    `output` is the value that `output_type` asked for, and `text` its JSON.
+    sentence for the owner to show below the text; it may be empty. `usage` sums the tokens and the cost in US
+    dollars of the turn's model calls, as the provider reported them; `None` if it reported none. With an
+    `output_type`, `output` is the value and `text` its JSON.
     """
 
     text: str
@@ -137,8 +136,7 @@ RESET_TRIGGERS = ("/new", "/reset")
 """The default words that begin a new session."""
 
 _RECORDED = ("/new", "/reset", "/resume", "/compact", "/rewind", "/fork", "/label", "/status", "/help")
-"""Commands are no longer recorded as words; transcripts of other programs and earlier versions have
-some."""
+"""Commands in transcripts of other programs and earlier versions; Nacre does not record them any more."""
 
 _ADDRESSED = re.compile(r"(?:<@!?\w+>|@[\w.-]+)[,:]?\s+(?=/)|(/[A-Za-z][\w-]*)@\w+")
 _WORD_ENDS = re.compile(r"\s*:|\s|$")
@@ -149,8 +147,7 @@ _SLASH_WORD = re.compile(r"(/[A-Za-z][A-Za-z0-9_-]{0,31})(?=\s*:|\s|$)\s*(.*)", 
 def called_word(text: str, words: Collection[str]) -> tuple[str, str] | None:
     """The word in `words` (lower case) with which a message begins, and the text after it.
 
-    Case is ignored. What addresses the assistant in a group (`@name /new`, `/new@name`) is skipped. The
-    longest word wins.
+    Case is ignored. The assistant's name (`@name /new`, `/new@name`) is skipped. The longest word wins.
     """
     text = _unaddressed(text)
     for length in sorted(set(map(len, words)), reverse=True):
@@ -168,7 +165,7 @@ def slash_word(text: str) -> tuple[str, str] | None:
 
 def was_command(text: str) -> bool:
     """Whether words in a transcript were a command, or a typo of one."""
-    if not text.lstrip().startswith(("/", "@", "<")):  # the command, or whom it addresses
+    if not text.lstrip().startswith(("/", "@", "<")):  # the command, or the name before it
         return False
     slip = slash_word(text)
     return called_word(text, _RECORDED) is not None or (slip is not None and not slip[1])
@@ -176,5 +173,5 @@ def was_command(text: str) -> bool:
 
 def _unaddressed(text: str) -> str:
     text = text.strip()
-    match = _ADDRESSED.match(text)  # at the beginning alone: a search would read all of a long message
+    match = _ADDRESSED.match(text)  # a search would read all of a long message
     return text if match is None else (match[1] or "") + text[match.end() :]

@@ -1,20 +1,20 @@
-"""The contract of a model: what the runtime asks of any model, and what it gets back.
+"""The contract of a model: the requests of the runtime, and the answers.
 
 The contract of `ChatModel.stream`, which the litellm edge, the offline responder and the scripted
 test double all keep (`tests/runtime/models/contract/model_contract.py` checks each of them):
 
 - It yields zero or more `TextDelta` and then exactly one `AssistantMessage`, which is the last item.
-  The deltas joined are the text blocks of that message joined.
-- It may yield `ModelAlive` anywhere before that message: for a sign of life that is no text. A model that
-  yields none while it thinks is taken for one that sends nothing.
-- The message carries every tool call, complete, with ids that are unique within the message and
-  never empty. Arguments that were not a JSON object stand in `ToolCall.invalid_arguments`.
-- `stop_reason` is `toolUse` when there are calls, `length` when the output limit cut the answer,
-  `stop` otherwise. `error` and `aborted` are written by the runtime, not by a model.
-- `usage` is what the provider counted, or `None`; nobody guesses here.
-- It raises only `ModelError` and its kinds. After an exception nothing more is yielded.
-- Closing the iterator or cancelling the task ends the request at once; no work goes on behind it.
-- It keeps no state between calls: what it must know is in the request.
+  The joined deltas equal the joined text blocks of that message.
+- It may yield `ModelAlive` anywhere before that message, as a sign of life without text. A model that
+  yields none while it thinks seems to send nothing.
+- The message has every tool call, complete, with ids that are unique within the message and not empty.
+  Arguments that were not a JSON object are in `ToolCall.invalid_arguments`.
+- `stop_reason` is `toolUse` if there are calls, `length` if the output limit cut the answer, and `stop`
+  otherwise. The runtime alone uses `error` and `aborted`.
+- `usage` is the provider's count, or `None`; it is never estimated.
+- It raises only `ModelError` and its subclasses. After an exception it yields nothing.
+- Closing the iterator or cancelling the task ends the request at once, with no work in the background.
+- It keeps no state between calls: the request has everything.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ class ToolSpec(Record):
 
     @cached_property
     def texts(self) -> tuple[str, str]:
-        """What a request carries for it, as whoever counts tokens reads it."""
+        """Its texts in a request, for counting tokens."""
         return f"{self.name}, {self.description}", json.dumps(dict(self.parameters))
 
 
 class ModelParameters(Record):
-    """How a turn's model is asked; empty values leave it to the provider, which may refuse one.
+    """Parameters of a turn's model calls. Empty values mean the provider's default; it may refuse a value.
 
-    `temperature` is mostly between 0 and 2, `reasoning_effort` a word such as `low`. `tool_choice` is `auto`,
-    `none`, `required` or the name of a tool, and holds until the turn's first tool call.
+    `temperature` is usually between 0 and 2, `reasoning_effort` a word such as `low`. `tool_choice` is
+    `auto`, `none`, `required` or the name of a tool, and applies until the turn's first tool call.
     """
 
     temperature: float | None = None
@@ -65,18 +65,18 @@ class ModelParameters(Record):
 
 
 class OutputSchema(Record):
-    """The JSON schema, of type object, that a whole answer has to fit."""
+    """The JSON schema, of type object, for a whole answer."""
 
     name: str
     schema: Mapping[str, Any]
 
 
 class SystemPrompt(Record):
-    """The system prompt, in parts so that a provider's prompt cache holds.
+    """The system prompt, in parts for the provider's prompt cache.
 
     `stable` and `changing` precede the conversation. They stay byte for byte the same in a session until a
-    compaction; chats of one kind share `stable`, and `changing` names day, chat and model. `tail` applies
-    to this request only. It follows the conversation, so that it displaces nothing that was cached.
+    compaction; chats of one kind share `stable`, and `changing` names day, chat and model. `tail` applies to
+    this request only and follows the conversation, so that the cache stays valid.
     """
 
     stable: str
@@ -84,7 +84,7 @@ class SystemPrompt(Record):
     tail: str = ""
 
     def front(self) -> str:
-        """What precedes the conversation as one text, stable part first."""
+        """The part before the conversation as one text."""
         return "\n\n".join(part for part in (self.stable, self.changing) if part)
 
     def joined(self) -> str:
@@ -94,11 +94,10 @@ class SystemPrompt(Record):
 class ModelRequest(Record):
     """One model call.
 
-    `purpose` says why it is made: a turn, a flush, a summary for a compaction, a name for an ended
-    conversation, a page of the bank, tidying of notes, or a turn that nobody asked for. Models may ignore
-    it. `max_output_tokens` bounds the answer; `None` leaves it to the model. `output` is set only for models
-    whose `takes_output_schema` is true: an answer without calls is JSON that fits it. `parameters` are those
-    of a turn.
+    `purpose` is a turn, a flush, a summary for a compaction, a name for an ended conversation, a page of the
+    bank, tidying of notes, or a turn that no person started. Models may ignore it. `max_output_tokens` limits
+    the answer; `None` means the model's limit. `output` is set only for models whose `takes_output_schema` is
+    true: an answer without calls is then JSON of that schema. `parameters` are the parameters of a turn.
     """
 
     system: SystemPrompt
@@ -115,10 +114,10 @@ class TextDelta(Record):
 
 
 class ModelAlive(Record):
-    """A sign of life without text: the answer began, the model is reasoning, or it is still there.
+    """A sign of life without text: the answer began, the model is reasoning, or the connection is alive.
 
-    `is_reading` means that the server still reads the prompt: `read_tokens` of `prompt_tokens`, or 0 of 0
-    if it does not say.
+    `is_reading` means that the server still reads the prompt: `read_tokens` of `prompt_tokens`, or 0 of 0 if
+    unknown.
     """
 
     is_reading: bool = False
@@ -135,7 +134,7 @@ class ChatModel(Protocol):
 
     @property
     def name(self) -> str:
-        """`provider/model`, as status and transcripts show it."""
+        """`provider/model`, as in status and transcripts."""
 
     @property
     def context_window_tokens(self) -> int | None:
@@ -150,12 +149,12 @@ class ChatModel(Protocol):
 
 def takes_images(model: ChatModel) -> bool:
     """Whether images are shown to a model, unless its own `takes_images` is false."""
-    # each turn asks, and `isinstance` with a protocol costs some eighty calls
+    # `isinstance` with a protocol costs some eighty calls in each turn.
     return getattr(model, "takes_images", None) is not False
 
 
 def takes_output_schema(model: ChatModel) -> bool:
-    """Whether a model obeys `ModelRequest.output`, also beside tools: its `takes_output_schema` says so."""
+    """Whether a model obeys `ModelRequest.output`, even with tools: its `takes_output_schema` is true."""
     return getattr(model, "takes_output_schema", False) is True
 
 
@@ -167,7 +166,7 @@ async def learn_window(model: ChatModel) -> None:
 
 
 def load_ahead(model: ChatModel) -> None:
-    """Begins to load what the first request of a model needs, if the model can, while a person types."""
+    """Lets a model load what its first request needs while a person types, if it can."""
     load = getattr(model, "load_ahead", None)
     if load is not None:
         load()
@@ -186,9 +185,9 @@ Ask: TypeAlias = Callable[[ModelRequest], AsyncIterator[Answering]]
 
 
 def overhead_texts(system: SystemPrompt, tools: Sequence[ToolSpec]) -> list[str]:
-    """What every request carries besides the transcript, system prompt and tool schemas, in pieces.
+    """The system prompt and the tool schemas of a request in pieces.
 
-    Most pieces are those of another chat, and whoever counts tokens remembers what was counted.
+    Chats share most pieces, whose token counts are cached.
     """
     texts = system.joined().splitlines(keepends=True)
     for tool in tools:
@@ -199,5 +198,5 @@ def overhead_texts(system: SystemPrompt, tools: Sequence[ToolSpec]) -> list[str]
 def overhead_tokens(
     system: SystemPrompt, tools: Sequence[ToolSpec], count_tokens: Callable[[str], int]
 ) -> int:
-    """Tokens of every request besides the transcript: system prompt and tool schemas."""
+    """Tokens of the system prompt and the tool schemas."""
     return sum(map(count_tokens, overhead_texts(system, tools)))

@@ -1,4 +1,4 @@
-"""Where to send a message in a channel, and the message. A public contract."""
+"""A message to send, and its place in a channel. A public contract."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Place:
 
 
 def place_of(inbound: Inbound) -> Place:
-    """The place that a message came from, and that its answer goes to."""
+    """The place of a message, to which its answer goes."""
     return Place(
         channel=inbound.channel,
         account=inbound.account,
@@ -29,8 +29,8 @@ def place_of(inbound: Inbound) -> Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One message to send. `key` identifies it, also after restarts. `answers` is the id of the message
-    that it answers, or empty.
+    """One message to send. `key` identifies it across restarts; `answers` is the id of the answered message,
+    or empty.
     """
 
     place: Place

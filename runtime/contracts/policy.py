@@ -1,7 +1,6 @@
-"""Who may see what: the policy that files, search and tools ask. It never reads a disk.
+"""The policy for files, search and tools in a chat. It reads no file.
 
-It allows only what it can prove: a chat of unknown kind, an unknown sender and a session that others can
-read all count as a group.
+A chat of unknown kind, an unknown sender and a session that others can read all count as a group.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ Audience: TypeAlias = Literal["private", "direct", "group"]
 """`private` is the owner alone, `direct` a chat with somebody else, `group` every other chat."""
 
 WorkspaceAccess: TypeAlias = Literal["rw", "ro", "none"]
-"""What a chat may do with the workspace: read and write, only read, or neither."""
+"""The access of a chat to the workspace: read and write, only read, or neither."""
 
 SHARED_FOLDER = "shared"
 """The folder of the workspace that every chat may read. Only the owner may change it."""
@@ -35,10 +34,10 @@ _PRIVATE_FILES = (*_PRIVATE_FILES_WITHOUT_NOTES, "MEMORY.md")
 
 
 class ChatPolicy(Record):
-    """What one chat may see and change.
+    """The rights of one chat.
 
-    `chat_kind` is that of the message; `session_key_is_private` means that the session's key was derived
-    for a direct chat and that nobody else's messages reach it. `notes_folder` is the chat's own folder, see
+    `chat_kind` is the message's; `session_key_is_private` means that the session's key was derived for a
+    direct chat and that nobody else's messages reach it. `notes_folder` is the chat's own folder, see
     `notes_folder_of`; without one, a chat that is not private has no notes. `access` is the most that the
     settings grant. Paths are relative to the workspace, with symlinks resolved and forward slashes.
     """
@@ -51,7 +50,7 @@ class ChatPolicy(Record):
 
     @property
     def is_private(self) -> bool:
-        """Whether this is the owner alone: a direct chat, the owner's, in a private session."""
+        """Whether this is the owner's direct chat in a private session."""
         return self.chat_kind == "direct" and self.is_owner is True and self.session_key_is_private is True
 
     @property
@@ -72,12 +71,12 @@ class ChatPolicy(Record):
 
     @property
     def sees_notes(self) -> bool:
-        """Whether this chat has notes at all: files to read, and a memory to search."""
+        """Whether this chat has files to read and a memory to search."""
         return self.access != "none"
 
     def context_files(self) -> tuple[str, ...]:
-        """The workspace files in the system prompt, the most stable first. The files about assistant and
-        owner are included even without access to the workspace.
+        """The workspace files in the system prompt, the most stable first. Without access to the workspace,
+        the files about the assistant and the owner are still included.
         """
         if not self.is_private:
             return _GROUP_FILES
@@ -87,11 +86,12 @@ class ChatPolicy(Record):
         """Whether this chat may see a file or a folder's listing."""
         if not _is_plain(relative) or not self.sees_notes:
             return False
+        own = PurePosixPath(self.notes_folder).parts
         return (
             self.is_private
             or str(relative) in _GROUP_FILES
             or relative.parts[:1] == (SHARED_FOLDER,)
-            or self._is_own(relative)
+            or (bool(own) and relative.parts[: len(own)] == own)
         )
 
     def may_write(self, relative: PurePosixPath) -> bool:
@@ -109,17 +109,13 @@ class ChatPolicy(Record):
 
     @property
     def writable_folders(self) -> tuple[str, ...]:
-        """Where this chat may write; the empty name is the whole workspace."""
+        """The folders in which this chat may write; the empty name is the whole workspace."""
         if self.access != "rw":
             return ()
         if self.is_private:
             return ("",)
         shared = (SHARED_FOLDER,) if self.is_owner is True else ()
         return (*shared, self.notes_folder) if self.notes_folder else shared
-
-    def _is_own(self, relative: PurePosixPath) -> bool:
-        own = PurePosixPath(self.notes_folder).parts
-        return bool(own) and relative.parts[: len(own)] == own
 
 
 def notes_folder_of(session_key: str) -> str:

@@ -1,4 +1,4 @@
-"""How long a model that failed is not asked.
+"""The time for which a failed model is not asked.
 
 The numbers are OpenClaw's: 1, 5, 25, then 60 minutes for failures in a row, and 5 hours doubling to 24 for an
 account without credit. An answer, or a day without a failure, resets them.
@@ -40,7 +40,7 @@ class Cooldown(Record):
 
 
 def cooldown_key(model_name: str, reason: FailureReason) -> str:
-    """What a failure counts against: the provider's account for a key or credit, else the model."""
+    """The key of a failure: the provider's account for a bad key or no credit, else the model."""
     provider, slash, _ = model_name.partition("/")
     return f"{provider}/*" if slash and reason in ("auth", "billing") else model_name
 
@@ -55,9 +55,9 @@ def after_failure(
 ) -> Cooldown | None:
     """The cool-down after one more failure; `None` if nothing cools down.
 
-    A malformed request says nothing about the model: one broken session must not block it for all others. A
-    request that began before the last failure is part of it: ten sessions that hit one limit together count
-    once. `retry_after_seconds` is the provider's request.
+    A malformed request does not count, because one broken session must not block a model for all others. A
+    request that began before the last failure counts as the same one, because several sessions can hit a
+    limit together. `retry_after_seconds` is the provider's wish.
     """
     if reason == "format":
         return None
@@ -66,14 +66,17 @@ def after_failure(
     if previous is not None and asked_at_ms < previous.failed_at_ms:
         return previous
     failures = 1 if previous is None else previous.failures + 1
-    seconds = max(_seconds(failures, reason), retry_after_seconds or 0.0)
+    hour = 60 * 60
+    first, factor, longest = (5 * hour, 2, 24 * hour) if reason == "billing" else (60, 5, hour)
+    pause_seconds = min(first * float(factor) ** min(failures - 1, 10), longest)
+    seconds = max(pause_seconds, retry_after_seconds or 0.0)
     return Cooldown(
         failures=failures, reason=reason, failed_at_ms=now_ms, until_ms=now_ms + round(seconds * 1000)
     )
 
 
 def is_forgotten(cooldown: Cooldown, *, now_ms: int) -> bool:
-    """Whether the last failure is too old to count, or the clock went back."""
+    """Whether the last failure is too old to count, or the clock was set back."""
     age_ms = now_ms - cooldown.failed_at_ms
     return age_ms < 0 or (age_ms >= FORGOTTEN_AFTER_SECONDS * 1000 and now_ms >= cooldown.until_ms)
 
@@ -94,14 +97,14 @@ def cooling(cooldowns: Mapping[str, Cooldown], model_name: str, *, now_ms: int) 
 def asking_order(names: Sequence[str], cooldowns: Mapping[str, Cooldown], *, now_ms: int) -> tuple[str, ...]:
     """The free models in their order, then the cooling ones by the end of their pause.
 
-    A cooling model stays in the list: if all others have failed too, one more try is worth it.
+    Cooling models are asked last, because all others may fail.
     """
 
-    def place(name: str) -> int:
+    def until_ms(name: str) -> int:
         cooldown = cooling(cooldowns, name, now_ms=now_ms)
         return cooldown.until_ms if cooldown else 0
 
-    return tuple(sorted(names, key=place))
+    return tuple(sorted(names, key=until_ms))
 
 
 def to_json(cooldown: Cooldown) -> dict[str, Any]:
@@ -115,12 +118,6 @@ def from_json(raw: object) -> Cooldown | None:
     found: dict[str, Any] = {name: raw.get(stored) for name, stored in _STORED_NAMES.items()}
     numbers = [value for name, value in found.items() if name != "reason"]
     return Cooldown(**found) if all(isinstance(value, int) and value > 0 for value in numbers) else None
-
-
-def _seconds(failures: int, reason: FailureReason) -> float:
-    hour = 60 * 60
-    first, factor, longest = (5 * hour, 2, 24 * hour) if reason == "billing" else (60, 5, hour)
-    return min(first * float(factor) ** min(failures - 1, 10), longest)
 
 
 VERSION = 1
@@ -158,7 +155,7 @@ class CooldownFile:
             )
             if cooldown is not None:
                 cooldowns[key] = cooldown
-                log.warning("%s is left alone until %d (%s)", key, cooldown.until_ms, reason)
+                log.warning("%s is not asked until %d (%s)", key, cooldown.until_ms, reason)
 
         if reason == "auth":
             counted(self._here)
@@ -203,7 +200,7 @@ class CooldownFile:
                 raise ValueError(raw["version"])
             read = {key: from_json(value) for key, value in raw["cooldowns"].items()}
         except (ValueError, KeyError, TypeError, AttributeError):
-            log.warning("%s holds no cool-downs that can be read", self._path)
+            log.warning("the cool-downs in %s cannot be read", self._path)
             if sets_aside:
                 set_aside(self._path, found[0], now=self._now)
             return {}

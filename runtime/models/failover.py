@@ -1,7 +1,7 @@
 """Chooses the model for a request, and the next one when it fails; retries brief failures.
 
-A stopped turn and a request that is too long never lead to another model: the first is the person's wish, and
-compaction helps the second.
+A stopped turn and a request that is too long never lead to another model: the turn was stopped on purpose,
+and compaction shortens the request.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ log = logging.getLogger(__name__)
 class Patience(Record):
     """How long a model may be silent.
 
-    After `slow_seconds` the silence is reported, once. A model that has sent no byte within
-    `first_byte_seconds` is given up. `None` waits as long as the model itself.
+    After `slow_seconds` the silence is reported once. A model that sends no byte within `first_byte_seconds`
+    fails. `None` is no limit but the model's own.
     """
 
     slow_seconds: float | None = None
@@ -70,9 +70,9 @@ async def watched(
     on_silence: Callable[[StreamItem | None], None],
     on_reading: Callable[[ModelAlive], None] = lambda _alive: None,
 ) -> AsyncGenerator[TextDelta | AssistantMessage, None]:
-    """A model's answer without its signs of life, watched for silence; `items` are closed at the end.
+    """A model's answer without `ModelAlive`, watched for silence; `items` are closed at the end.
 
-    `on_silence` is called when `patience` ends, with what came last, and `None` before anything came.
+    `on_silence` is called after `slow_seconds` of `patience` with the last item, or `None` before the first.
     `on_reading` receives the progress of reading the prompt.
 
     Raises:
@@ -103,13 +103,11 @@ async def _first(
         async with asyncio.timeout(seconds):
             return await anext(items, None)
     except TimeoutError as error:
-        raise ModelTimedOut(
-            f"The model {model_name!r} sent nothing at all for {seconds:.15g} seconds."
-        ) from error
+        raise ModelTimedOut(f"The model {model_name!r} sent nothing for {seconds:.15g} seconds.") from error
 
 
 class _Watch:
-    """One timer for a whole answer: each item only sets a number, so that tokens stay cheap."""
+    """One timer for a whole answer: an item only sets a number, so that a token costs little."""
 
     def __init__(self, seconds: float | None, on_silence: Callable[[StreamItem | None], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -148,7 +146,7 @@ FIRST_DELAY_SECONDS = 2.0
 MAX_DELAY_SECONDS = 60.0
 MAX_RETRIES = 3
 JITTER = 0.25
-"""The largest share by which a delay is extended, so that clients do not all come back at once."""
+"""The largest share by which a delay is extended, so that clients do not all retry at once."""
 
 T = TypeVar("T")
 
@@ -169,13 +167,13 @@ async def stream_with_retries(
     """`model.stream(request)`, checked against its contract and repeated after brief failures.
 
     The delay is 2 s, doubled each time, plus up to a quarter by `chance` (0…1), or the provider's
-    `Retry-After` if it is longer. A time-out is retried once at most, and not without `retries_time_outs`,
-    because it has already taken its time. `on_retry(attempt, delay_seconds, problem)` is called before each
-    wait; `on_silence` and `on_reading` are those of `watched`.
+    `Retry-After` if it is longer. Because a time-out takes long, it is retried at most once, and only with
+    `retries_time_outs`. `on_retry(attempt, delay_seconds, problem)` is called before each wait; `on_silence`
+    and `on_reading` are those of `watched`.
 
     Raises:
-        ModelError: the last failure. A provider that asks to wait for more than 60 s fails at once, and so
-            does everything that a retry does not help.
+        ModelError: the last failure. Failures that a retry does not help, or with a `Retry-After` of more
+            than 60 s, are raised at once.
     """
     attempt = 0
     while True:
@@ -196,7 +194,12 @@ async def stream_with_retries(
         except ModelError as error:
             failure = error
         if isinstance(failure, RateLimited) and _wish(failure) > MAX_DELAY_SECONDS:
-            raise _longer_than_a_turn_waits(failure) from failure
+            raise RateLimited(
+                f"{failure} That is longer than the {MAX_DELAY_SECONDS:.15g} seconds that a turn waits: "
+                f"ask again in {_wish(failure):.0f} seconds, or use another model.",
+                detail=failure.detail,
+                retry_after_seconds=failure.retry_after_seconds,
+            ) from failure
         delay_seconds = _delay_seconds(failure, attempt, chance)
         is_late = isinstance(failure, ModelTimedOut) and (attempt > 1 or not retries_time_outs)
         if delay_seconds is None or is_late or attempt > max_retries:
@@ -224,7 +227,7 @@ async def call_with_retries(
 
 
 def _delay_seconds(error: ModelError, attempt: int, chance: Callable[[], float]) -> float | None:
-    """How long to wait after a failed attempt, the first is 1; `None` if a retry does not help."""
+    """How long to wait after a failed attempt, counted from 1; `None` if a retry does not help."""
     passes = isinstance(error, RateLimited | ModelUnavailable) and not isinstance(error, ModelNotRunning)
     if not passes or _wish(error) > MAX_DELAY_SECONDS:
         return None
@@ -241,16 +244,19 @@ async def held_to_contract(
 ) -> AsyncGenerator[StreamItem, None]:
     """A model's answer up to its final message; every other failure becomes a `ModelError`.
 
-    A bot author's model that breaks the contract must not cost the person's words or the notes of a flush.
-    The stream is closed after the final message.
+    A bot author's model that breaks the contract must not lose a message or the notes of a flush. The stream
+    is closed after the final message.
 
     Raises:
-        ModelError: the model's own, or `BadModelReply` for what the contract does not allow.
+        ModelError: the model's own, or `BadModelReply` for a breach of the contract.
     """
     try:
         async for item in items:
             if not isinstance(item, TextDelta | ModelAlive | AssistantMessage):
-                raise _out_of_contract(model_name, item)
+                raise BadModelReply(
+                    f"The model {model_name!r} answered with "
+                    f"{'nothing' if item is None else 'a ' + type(item).__name__}."
+                )
             yield item
             if isinstance(item, AssistantMessage):
                 return
@@ -258,13 +264,13 @@ async def held_to_contract(
             f"The answer of the model {model_name!r} ended without a final message. Ask again."
         )
     except (ModelError, AssertionError):
-        # An assertion is a test's word about the runtime, such as a scripted model's.
+        # An assertion is a test's, such as a scripted model's.
         raise
     except Exception as error:
         log.exception("the model %s broke its contract", model_name)
         raise BadModelReply(
-            f"The model {model_name!r} failed with {type(error).__name__}, which is no model error. "
-            "The log has the trace.",
+            f"The model {model_name!r} failed with {type(error).__name__}, which is not a ModelError. "
+            "The log has the traceback.",
             detail=str(error),
         ) from error
     finally:
@@ -280,22 +286,8 @@ async def whole_answer(model: ChatModel, request: ModelRequest) -> AssistantMess
     raise AssertionError("an answer without a final message is a BadModelReply")
 
 
-def _out_of_contract(model_name: str, item: object) -> BadModelReply:
-    given = "nothing" if item is None else f"a {type(item).__name__}"
-    return BadModelReply(f"The model {model_name!r} answered with {given}.")
-
-
-def _longer_than_a_turn_waits(error: RateLimited) -> RateLimited:
-    return RateLimited(
-        f"{error} That is longer than the {MAX_DELAY_SECONDS:.15g} seconds that a turn waits: "
-        f"ask again in {_wish(error):.0f} seconds, or use another model.",
-        detail=error.detail,
-        retry_after_seconds=error.retry_after_seconds,
-    )
-
-
 RETRIES_BEFORE_FALLBACK = 1
-"""Shorter delays are waited for; longer ones are left to the next model."""
+"""The retries of a model that is not the last; after them, the next model is asked."""
 
 
 class Candidate(Record):
@@ -308,7 +300,7 @@ class Candidate(Record):
 class ModelChain:
     """The models of an agent in their order.
 
-    `budget` computes the budget of a model whose window has become known.
+    `budget` computes the budget of a model whose window is known now.
 
     Raises:
         ValueError: there is no candidate, or two have the same name.
@@ -342,7 +334,7 @@ class ModelChain:
         """The model that the next request goes to, with its window as far as it is known.
 
         Raises:
-            ConfigError: the window turned out to be too small to work in.
+            ConfigError: the window is too small.
         """
         candidate = (await self._order())[0]
         return await self._learnt(candidate) if hasattr(candidate.model, "learn_window") else candidate
@@ -365,7 +357,7 @@ class ModelChain:
 
     @property
     def takes_output_schema(self) -> bool:
-        """Whether each model does, whichever answers."""
+        """Whether all models accept a schema for the answer."""
         return all(takes_output_schema(candidate.model) for candidate in self._candidates.values())
 
     def budget_of(self, window_tokens: int) -> ContextBudget:
@@ -379,7 +371,7 @@ class ModelChain:
         return lambda request: self._answers(request, emit, told)
 
     def asking(self, model: ChatModel | None, emit: Callable[[Event], None]) -> Ask:
-        """Asks one model with its retries; without one, or for the first, the whole chain."""
+        """Asks one model with its retries; the whole chain if it is `None` or the first model."""
         if model is None or model is self.first.model:
             return self.ask(emit)
         return lambda request: self._one(model, request, emit)
@@ -482,14 +474,14 @@ class ModelChain:
     async def _why_cooling(self, name: str) -> str:
         cooldown = cooling(await self._cooldowns.read(), name, now_ms=epoch_ms(self._now()))
         if cooldown is None:
-            return f"{name} was left alone after a failure."
+            return f"{name} failed before and was not asked."
         minutes = -(-(cooldown.until_ms - epoch_ms(self._now())) // 60_000)
-        return f"{name} failed ({cooldown.reason}) and is left alone for another {minutes} min."
+        return f"{name} failed ({cooldown.reason}) and is not asked for another {minutes} min."
 
     async def _refuse_small_window(
         self, candidate: Candidate, request: ModelRequest, *, after: str, error: ModelError
     ) -> None:
-        """Compacts a request made for a large window before a smaller model would refuse it."""
+        """Raises `ContextOverflow` if a request for a larger window does not fit into this model's."""
         budget = candidate.budget
         if budget.window_tokens >= self._candidates[after].budget.window_tokens:
             return

@@ -28,14 +28,14 @@ Check = Callable[[ModelRequest], object]
 
 
 class ScriptViolation(AgentError, AssertionError):
-    """A scripted model was asked for what its script does not say, or not for all that it says."""
+    """A scripted model was asked something that is not in its script, or not for all of its script."""
 
 
 class ScriptedStep(Record):
     """One scripted answer; `says`, `calls` and `fails` build it.
 
-    `purpose` refuses requests of another purpose. `check` gets the request before anything is
-    answered: it raises, or returns `False`, when the request is not what the test expects.
+    `purpose` refuses requests of another purpose. `check` receives the request before the answer; it raises
+    or returns `False` if the request is not the expected one.
     """
 
     text: str = ""
@@ -88,14 +88,13 @@ def fails(
 class ScriptedModel:
     """A `ChatModel` that answers from a script, in order, and refuses everything else.
 
-    `requests` keeps a deep copy of each request, so that later changes do not reach it. Text is
-    streamed in pieces of `piece_chars` characters. Tool calls get the ids `call_1`, `call_2`, …
+    `requests` keeps a deep copy of each request. Text is streamed in pieces of `piece_chars` characters. Tool
+    calls get the ids `call_1`, `call_2`, …
 
-    The name of a session that is over is asked for behind a reply, at no fixed place among other requests:
-    it takes the script's next step of the purpose `slug`, or fails where there is none.
+    The name of an ended session is requested in the background, at any place among other requests: it takes
+    the script's next step of the purpose `slug`, or fails if there is none.
 
-    A violation is raised as `ScriptViolation` and remembered: should a broad `except` on the way
-    swallow it, `assert_complete` raises it again.
+    `assert_complete` raises a `ScriptViolation` again, in case a broad `except` caught it.
     """
 
     def __init__(
@@ -134,7 +133,7 @@ class ScriptedModel:
         step = self._next_step(request)
         for start in range(0, len(step.text), self._piece_chars):
             yield TextDelta(text=step.text[start : start + self._piece_chars])
-            # A real stream waits for the network here, and others get their turn.
+            # A real stream waits for the network here, and other tasks run.
             await asyncio.sleep(0)
         if step.error is not None:
             raise step.error
@@ -150,7 +149,7 @@ class ScriptedModel:
             raise self._violations[0]
         if self._steps:
             raise ScriptViolation(
-                f"{len(self._steps)} of the model's scripted steps were never asked for; the first is "
+                f"{len(self._steps)} of the model's scripted steps were not used; the first is "
                 f"{_described(self._steps[0])}."
             )
 
@@ -199,10 +198,10 @@ class ScriptedModel:
 
 
 class Clock:
-    """A clock that stands still until it is moved; call it, or its `now_ms`, wherever a clock is asked for.
+    """A clock that stands still until it is moved; pass it, or its `now_ms`, as a clock.
 
     Raises:
-        TypeError: the start is no `datetime`.
+        TypeError: the start is not a `datetime`.
         ValueError: the start has no time zone.
     """
 
@@ -219,11 +218,11 @@ class Clock:
         return self._now
 
     def now_ms(self) -> int:
-        """The same in whole milliseconds since the epoch."""
+        """The time in whole milliseconds since the epoch."""
         return round(self._now.timestamp() * 1000)
 
     def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
-        """Moves the clock on; negative values move it back. A day has 24 hours, also when clocks change."""
+        """Moves the clock forward, or back by negative values. A day always has 24 hours."""
         passed = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
         self._now = (self._now.astimezone(UTC) + passed).astimezone(self._now.tzinfo)
 

@@ -5,14 +5,14 @@
         provider.reply("It weighs 31 kg.")
         ...  # a model at `provider.url`, with any key
 
-It runs in its own thread, so that tests with an event loop, without one, and of other programs use it alike.
-Answers come from the steps that were added, in order; a request without a step is refused and fails the test
-at the end, and so does a step that nobody asked for. With `responder=` there is no script to keep: it is
-called, in a thread of its own (so it may wait), for each request that no step answers.
+It runs in its own thread, so that tests with an event loop, without one, and of other programs can use it.
+Answers come from the added steps, in order; a request without a step is refused and fails the test at the
+end, and so does an unused step. `responder` is called, in a thread of its own (so it may wait), for each
+request that no step answers.
 
-What was sent stands in `requests` (parsed chat requests), `embedding_requests` and `raw` (every request, head
-and body, as bytes). What a model asks of its server beforehand, such as which models it has, stands in
-`questions`; `facts` holds the answers by their paths, and whatever is not there is not found.
+`requests` are the parsed chat requests, `embedding_requests` those for embeddings, and `raw` has every
+request as bytes, head and body. `questions` are the paths that a model asks for beforehand, such as the list
+of models; `facts` has the answers by path, and any other path is not found.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ EMBEDDING_DIMENSIONS = 64
 CREATED_SECONDS = 1_790_000_000
 
 Ending = Literal["done", "cut", "drop", "stall"]
-"""How a stream ends: whole; without finish reason and `[DONE]`; connection reset; silent for ever."""
+"""How a stream ends: complete; without finish reason and `[DONE]`; connection reset; silent forever."""
 
 Held = Literal["", "head", "words"]
 """The part of an answer that waits for `ProviderServer.go_on`: the head, the body, or nothing."""
@@ -48,8 +48,8 @@ Held = Literal["", "head", "words"]
 class Step:
     """One scripted answer. `status` other than 200 makes it an error with `body` and `headers`.
 
-    `tool_calls` are `(name, arguments)`; arguments that are text go out as they stand, so that a
-    test can send JSON that is none. `usage` "counted" derives numbers from the request's size.
+    `tool_calls` are `(name, arguments)`; arguments that are text are sent unchanged, so that a test can send
+    invalid JSON. `usage` "counted" derives numbers from the request's size.
     """
 
     text: str = ""
@@ -76,7 +76,7 @@ def tool_calls(*calls: tuple[str, Mapping[str, Any] | str], **options: Any) -> S
 
 
 def stall(text: str = "") -> Step:
-    """Streams `text` and then nothing more, with the connection open, until the client goes."""
+    """Streams `text` and then nothing, with the connection open, until the client disconnects."""
     return Step(text=text, ending="stall")
 
 
@@ -88,7 +88,7 @@ def drop(text: str = "") -> Step:
 def error(
     status: int, message: str = "", *, code: str | None = None, retry_after: float | str | None = None
 ) -> Step:
-    """An HTTP error in OpenAI's form; `retry_after` becomes the `Retry-After` header as it stands."""
+    """An HTTP error in OpenAI's form; `retry_after` is the `Retry-After` header."""
     kind = {401: "invalid_request_error", 429: "requests"}.get(
         status, "server_error" if status >= 500 else ""
     )
@@ -167,7 +167,7 @@ def whole(step: Step, request: Mapping[str, Any], number: int) -> dict[str, Any]
 
 
 def embeddings(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Vectors of hashed words: the same text gives the same unit vector, shared words bring texts near."""
+    """Vectors of hashed words: equal texts have equal unit vectors, and shared words make vectors similar."""
     texts = request["input"] if isinstance(request["input"], list) else [request["input"]]
     binary = request.get("encoding_format") == "base64"
     data = []
@@ -219,28 +219,23 @@ def _call_fragments(step: Step, number: int) -> Iterator[dict[str, Any]]:
     for index, (name, _) in enumerate(step.tool_calls):
         function = {"name": name, "arguments": ""}
         yield {"index": index, "id": _call_id(step, number, index), "type": "function", "function": function}
-    pieces = [_thirds(_arguments_text(arguments)) for _, arguments in step.tool_calls]
+    texts = [_arguments_text(arguments) for _, arguments in step.tool_calls]
     for part in range(3):
-        for index, texts in enumerate(pieces):
-            if texts[part]:
-                yield {"index": index, "function": {"arguments": texts[part]}}
-
-
-def _thirds(text: str) -> Sequence[str]:
-    third = len(text) // 3
-    return text[:third], text[third : 2 * third], text[2 * third :]
+        for index, text in enumerate(texts):
+            if piece := text[len(text) * part // 3 : len(text) * (part + 1) // 3]:
+                yield {"index": index, "function": {"arguments": piece}}
 
 
 Responder = Callable[[Mapping[str, Any]], Step]
 
 _MAX_WAIT_SECONDS = 60.0
 _MOST_AT_ONCE = 64
-"""So many requests may wait for their responder."""
+"""The most requests that may wait for their responder."""
 _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
 
 
 class ProviderServer:
-    """See the module's docstring. `expected_key`: other keys get a 401; `models`: what it lists, if asked."""
+    """See the module's docstring. Keys other than `expected_key` get a 401; `models` are the listed ones."""
 
     def __init__(
         self,
@@ -309,25 +304,23 @@ class ProviderServer:
         return f"http://127.0.0.1:{self.port}/v1"
 
     def assert_complete(self) -> None:
-        """Fails when a request had no step, or a step no request."""
+        """Fails if a request had no step, or a step no request."""
         if self.problems:
             raise AssertionError("; ".join(self.problems))
         if self._steps:
-            raise AssertionError(
-                f"{len(self._steps)} scripted step(s) were never asked for: {list(self._steps)}"
-            )
+            raise AssertionError(f"{len(self._steps)} scripted step(s) were not used: {list(self._steps)}")
 
     def go_on(self) -> None:
-        """Lets the answers that are held go on, and those to come."""
+        """Releases all held answers, also later ones."""
         self._loop.call_soon_threadsafe(self._go_on.set)
 
     async def asked(self) -> None:
-        """Waits for the first question to a model; fails after a minute."""
+        """Waits for the first chat request; fails after a minute."""
         if not await asyncio.to_thread(self._asked.wait, _MAX_WAIT_SECONDS):
-            raise AssertionError("no question came")
+            raise AssertionError("no request came")
 
     async def client_left(self) -> None:
-        """Waits until a client hung up during a stalled answer; fails after a minute."""
+        """Waits until a client disconnects during a stalled answer; fails after a minute."""
         if not await asyncio.to_thread(self._client_left.wait, _MAX_WAIT_SECONDS):
             raise AssertionError("the client kept the stalled connection open")
 
@@ -360,7 +353,7 @@ class ProviderServer:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        # asyncio's own are as few as the machine's cores and four
+        # asyncio's default has only four threads more than the machine has cores.
         self._loop.set_default_executor(ThreadPoolExecutor(_MOST_AT_ONCE, thread_name_prefix="responder"))
         connections: set[asyncio.Task[None]] = set()
 
@@ -382,7 +375,7 @@ class ProviderServer:
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         await self._stop.wait()
-        await hear_nobody(server.sockets)
+        await stop_accepting(server.sockets)
         server.close()
         for task in list(connections):
             task.cancel()
@@ -392,7 +385,7 @@ class ProviderServer:
     # -- one request --------------------------------------------------------------------------------
 
     async def _one_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Answers one request; False when the connection is not to be used again."""
+        """Answers one request; `False` if the connection must be closed."""
         head = await reader.readuntil(b"\r\n\r\n")
         headers = _headers(head)
         body = await reader.readexactly(int(headers.get("content-length", "0")))
@@ -406,7 +399,9 @@ class ProviderServer:
             return True
         request = json.loads(body) if body else {}
         if path.endswith("/embeddings"):
-            await self._answer_embeddings(writer, request)
+            self.embedding_requests.append(request)
+            failed = self._embedding_failures.popleft() if self._embedding_failures else None
+            await _send(writer, failed or Step(body=json.dumps(embeddings(request))))
             return True
         if not path.endswith("/chat/completions"):
             self.problems.append(f"a request for {path}, which this provider does not have")
@@ -426,13 +421,6 @@ class ProviderServer:
             listed = [{"id": name, "object": "model"} for name in self._models]
             return Step(body=json.dumps({"object": "list", "data": listed}))
         return error(404, f"no such path: {path}")
-
-    async def _answer_embeddings(self, writer: asyncio.StreamWriter, request: dict[str, Any]) -> None:
-        self.embedding_requests.append(request)
-        if self._embedding_failures:
-            await _send(writer, self._embedding_failures.popleft())
-        else:
-            await _send(writer, Step(body=json.dumps(embeddings(request))))
 
     async def _answer_chat(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: dict[str, Any]
@@ -457,7 +445,7 @@ class ProviderServer:
                 await _write_event(writer, json.dumps(chunk))
             if step.ending == "stall":
                 await reader.read()  # returns when the client hangs up
-        except ConnectionError:  # who hangs up on words not yet read, or not yet written, resets the line
+        except ConnectionError:  # a client that disconnects before it has read everything resets the line
             if step.ending != "stall":
                 raise
         if step.ending == "stall":
@@ -473,12 +461,12 @@ class ProviderServer:
         return True
 
     async def _may_go_on(self, reader: asyncio.StreamReader) -> bool:
-        """Waits for `go_on`; False when the client left before."""
-        left, told = asyncio.create_task(reader.read(1)), asyncio.create_task(self._go_on.wait())
-        await asyncio.wait({left, told}, return_when=asyncio.FIRST_COMPLETED)
+        """Waits for `go_on`; `False` if the client disconnects before."""
+        left, released = asyncio.create_task(reader.read(1)), asyncio.create_task(self._go_on.wait())
+        await asyncio.wait({left, released}, return_when=asyncio.FIRST_COMPLETED)
         if left.done():
             self._client_left.set()
-        for task in (left, told):
+        for task in (left, released):
             task.cancel()
         return not left.done()
 
@@ -512,11 +500,11 @@ def _headers(head: bytes) -> dict[str, str]:
     return {name.strip().lower(): value.strip() for name, colon, value in pairs if colon}
 
 
-async def hear_nobody(sockets: Iterable[socket]) -> None:
-    """Stops accepting connections, after those that were accepted have started.
+async def stop_accepting(sockets: Iterable[socket]) -> None:
+    """Stops accepting connections, and lets the accepted ones start.
 
-    A server of asyncio that is closed between the two leaves a connection open that nobody knows: Python 3.11
-    fails in `Server._attach`, behind which the connection would have been made.
+    A server of asyncio that is closed in between leaks an open connection: Python 3.11 fails in
+    `Server._attach`, before the connection is made.
     """
     loop = asyncio.get_running_loop()
     for listening in sockets:

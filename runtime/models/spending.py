@@ -1,6 +1,6 @@
 """The cost of model calls: one file per day of the owner, shared by all processes and agents.
 
-The daily cap first stops what nobody waits for, and then replies. A contract: bytes on disk.
+The daily cap first stops background calls, then replies. A contract: bytes on disk.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from nacre.sessions.contracts.messages import Usage, usage_from_json
 from nacre.sessions.disk.durable import append_all, locked, read_plain, reading
 
 BACKGROUND_SHARE = 0.8
-"""From this share of the cap on, only calls that somebody waits for are made."""
+"""Above this share of the cap, only calls that a person waits for are made."""
 WAITED_FOR = ("turn", "compaction", "transcription")
 """Purposes that a person waits for: the reply, and the summary or transcript that it needs."""
 SHORTEST_ANSWER_TOKENS = 1024
-"""The cap limits no answer to less; it refuses the call instead."""
+"""The cap does not shorten an answer below this; it refuses the call instead."""
 RESERVED_WAIT_SECONDS = 120.0
-"""How long a call that somebody waits for lets running calls finish before it is refused."""
+"""How long a call that a person waits for lets running calls finish before it is refused."""
 RESERVED_POLL_SECONDS = 0.05
 
 log = logging.getLogger(__name__)
@@ -51,8 +51,8 @@ class Estimate(Record):
     def fitted(self, left_usd: float) -> int | None:
         """The tokens that the answer may have, or `None` if `left_usd` does not pay for the call.
 
-        An answer gets at most half of what is left, so that a model with a large output limit does not keep
-        all of it from others while it runs.
+        An answer gets at most half of the money left, so that a model with a large output limit does not
+        reserve all of it.
         """
         left_usd -= self.prompt_usd
         if left_usd < 0:
@@ -79,7 +79,7 @@ BYTES_PER_TOKEN = 3
 class Reservation:
     """Money reserved for a running call, released at the end of a `with` block.
 
-    `answer_tokens` limits the answer; `None` does not.
+    `answer_tokens` limits the answer; `None` is no limit.
     """
 
     def __init__(self, answer_tokens: int | None = None, release: Callable[[], None] | None = None) -> None:
@@ -106,7 +106,7 @@ class Reservation:
 class SpendingLedger:
     """Records the calls of one agent, and reserves the cost of running ones.
 
-    `folder` has one file a day; `now` tells the owner's day; `cap_usd` returns the current cap for a day. A
+    `folder` has one file a day; `now` is the owner's clock; `cap_usd` returns the current daily cap. A
     reservation is a file that its process keeps locked: the kernel frees the lock of a process that dies, and
     the next reservation removes the file. `prices` are the owner's, by `provider/model`, with the names of
     litellm's price map.
@@ -133,9 +133,9 @@ class SpendingLedger:
         return self._cap_usd() is not None
 
     async def reserve(self, purpose: str, model: str, estimate: Estimate | None) -> Reservation:
-        """Reserves the money for a call of `provider/model`. Without an `estimate` its price is unknown.
+        """Reserves the money for a call of `provider/model`; `estimate` is `None` if its price is unknown.
 
-        Near the cap, a call that somebody waits for lets the running ones finish first.
+        Near the cap, a call that a person waits for lets the running ones finish first.
 
         Raises:
             SpendingCapReached: the call could exceed the day's cap, its price is unknown, or today's spending
@@ -145,7 +145,11 @@ class SpendingLedger:
         if cap_usd is None or (estimate is not None and estimate.is_free):
             return Reservation()
         if estimate is None:
-            raise SpendingCapReached(_unknown_price(model))
+            raise SpendingCapReached(
+                f"The price of {model!r} is unknown, so usage.dailyCapUsd cannot limit it: nothing was sent. "
+                "Write its price in dollars per million tokens to nacre.json5, for example usage: {prices: "
+                f'{{"{model}": {{input: 1, output: 4}}}}}} (0 for a free model), or unset usage.dailyCapUsd.'
+            )
         is_waited_for = purpose in WAITED_FOR
         limit_usd = cap_usd * (1 if is_waited_for else BACKGROUND_SHARE)
         give_up_at = time.monotonic() + RESERVED_WAIT_SECONDS
@@ -162,7 +166,7 @@ class SpendingLedger:
                 break
             await asyncio.sleep(RESERVED_POLL_SECONDS)
         log.warning("%s: %.4f of %.4f dollars are spent or reserved", purpose, sum(taken), cap_usd)
-        raise SpendingCapReached(_sentence(sum(taken), cap_usd, is_waited_for=is_waited_for))
+        raise SpendingCapReached(_cap_reached(sum(taken), cap_usd, is_waited_for=is_waited_for))
 
     def _reserve(self, estimate: Estimate, limit_usd: float) -> Reservation | tuple[float, float]:
         """The reservation, or the amounts spent and reserved if the call does not fit."""
@@ -208,17 +212,20 @@ class SpendingLedger:
         try:
             await asyncio.to_thread(self._write, spent.to_line())
         except SessionError as error:
-            log.warning("the usage of a call was not written down: %s", error)
+            log.warning("the usage of a call was not recorded: %s", error)
 
     def _write(self, line: bytes) -> None:
-        """Appends a line durably. A line that a kill tore is ended first, and only it is lost."""
+        """Appends a line durably, after a line break if the last line was cut off by a kill."""
         path = self._today()
         with locked(path):
             size_bytes = path.stat().st_size if path.exists() else 0
-            append_all(path, (b"\n" if _is_torn(path, size_bytes) else b"") + line, at_bytes=size_bytes)
+            if size_bytes:
+                with reading(path, start_bytes=size_bytes - 1) as file:
+                    line = line if file.read(1) == b"\n" else b"\n" + line
+            append_all(path, line, at_bytes=size_bytes)
 
     def _spent_today_usd(self) -> float:
-        """Reads what was appended since the last call. Raises `SessionError` for an invalid file."""
+        """Reads the lines appended since the last call. Raises `SessionError` for an invalid file."""
         path = self._today()
         seen_bytes, spent_usd = self._seen[1:] if self._seen and self._seen[0] == path else (0, 0.0)
         with suppress(FileNotFoundError):
@@ -234,19 +241,12 @@ class SpendingLedger:
                     has_lines, has_usage = True, has_usage or spent is not None
                     spent_usd += spent.usage.cost_usd if spent is not None else 0.0
             if is_first_look and has_lines and not has_usage:
-                raise SessionCorrupt(f"{path} has no line that tells the usage of a call.")
+                raise SessionCorrupt(f"{path} has no line with the usage of a call.")
         self._seen = (path, seen_bytes, spent_usd)
         return spent_usd
 
     def _today(self) -> Path:
         return self._folder / f"{self._now().date().isoformat()}.jsonl"
-
-
-def _is_torn(path: Path, size_bytes: int) -> bool:
-    if not size_bytes:
-        return False
-    with reading(path, start_bytes=size_bytes - 1) as file:
-        return file.read(1) != b"\n"
 
 
 def spending(folder: Path, *, day: str = "*") -> Iterator[Spent]:
@@ -270,27 +270,19 @@ def unreadable_usage(folder: Path, now: Clock) -> str | None:
 
 def _unreadable(path: Path, error: Exception) -> str:
     return (
-        f"Nothing is asked of a model that costs money, because what was spent today cannot be read: {error} "
+        f"No model that costs money is asked, because today's spending cannot be read: {error} "
         f"Repair {path}, or move it away to count today from zero."
     )
 
 
-def _unknown_price(model: str) -> str:
-    return (
-        f"The price of {model!r} is not known, so usage.dailyCapUsd cannot hold for it and nothing was sent. "
-        f'Write its dollars per million tokens into nacre.json5, for example usage: {{prices: {{"{model}": '
-        "{input: 1, output: 4}}}} (0 for a model that is free), or unset usage.dailyCapUsd."
-    )
-
-
-def _sentence(spent_usd: float, cap_usd: float, *, is_waited_for: bool) -> str:
+def _cap_reached(spent_usd: float, cap_usd: float, *, is_waited_for: bool) -> str:
     told = (
         f"${spent_usd:.2f} of the ${cap_usd:.2f} a day that usage.dailyCapUsd allows are spent or reserved "
         "for running calls, and another call could pass the cap."
     )
     if is_waited_for:
-        return f"{told} Nothing is asked of a model before tomorrow; raise usage.dailyCapUsd to go on today."
-    return f"{told} What is left is kept for replies: names, notes and embeddings are made without a model."
+        return f"{told} No model is asked before tomorrow; raise usage.dailyCapUsd to go on today."
+    return f"{told} The rest is kept for replies: names, notes and embeddings are made without a model."
 
 
 VERSION = 1

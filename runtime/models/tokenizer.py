@@ -1,8 +1,8 @@
-"""Counts tokens with tiktoken's tables, which come with Nacre; without them by an estimate per script.
+"""Counts tokens with tiktoken's tables, which come with Nacre; without a table, estimates them per script.
 
 The only file that imports tiktoken. The first count loads a table, which takes almost a second; count a word
-on a thread beforehand. It never downloads a table and never raises: a count is always available, and the
-usage that the provider reports corrects it.
+on a thread beforehand. It never downloads a table and never raises, because the usage that the provider
+reports corrects a count.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MAX_COUNTED_CHARS = 1_000_000
 """Of longer texts, only evenly spaced slices with this many characters in total are counted."""
 
 _MOST_REMEMBERED = 200_000
-"""The maximum number of kept counts, which take about 40 MB."""
+"""The most cached counts, which take about 40 MB."""
 
 # What one match costs in o200k_base tokens, fitted by least squares on English notes, Python, JSON, Chinese
 # notes and short texts in 15 languages: within 9 % over each collection, mostly within 25 % for one text. No
@@ -64,7 +64,7 @@ _COST_PER_CHARACTER = (
 def count_tokens_for(model_name: str) -> Callable[[str], int]:
     """A counter of tokens for `provider/model`; any thread may call it.
 
-    Older OpenAI models use `cl100k_base`; newer ones, and all others as the best guess, `o200k_base`.
+    Older OpenAI models use `cl100k_base`; newer ones and, as the best guess, all others `o200k_base`.
     Text that looks like a special token (`<|endoftext|>`) is counted as text.
     """
     encoding_name = "cl100k_base" if _OLDER_MODEL.search(model_name.lower()) else "o200k_base"
@@ -72,7 +72,7 @@ def count_tokens_for(model_name: str) -> Callable[[str], int]:
 
 
 def _sliced(text: str, count_slice: Callable[[str], int]) -> int:
-    """The sum over slices: one search through megabytes would block every other thread."""
+    """The sum over slices, because one search through megabytes would block every other thread."""
     if len(text) <= _SLICE_CHARS:
         return count_slice(text) if text else 0
     step_chars = _SLICE_CHARS * math.ceil(len(text) / _MAX_COUNTED_CHARS)
@@ -110,10 +110,10 @@ def estimate_tokens(text: str) -> int:
 
 
 def counted_once(count_tokens: Callable[[str], int]) -> Callable[[str], int]:
-    """The same counter with a memory of its counts; any thread may call it.
+    """The same counter with a cache by hash and length; any thread may call it.
 
-    If a provider reports no usage, the whole window is counted before each call, and all but its newest
-    messages were counted before. Texts are remembered by hash and not kept.
+    If a provider reports no usage, the whole window is counted before each call, although most of its
+    messages were counted before.
     """
     remembered: dict[tuple[int, int], int] = {}
 
@@ -150,9 +150,10 @@ class _Counter:
 
 def _loaded(encoding_name: str) -> Callable[[str], int]:
     """Counts with tiktoken, or estimates if tiktoken or its table is missing."""
-    folder = _table_folder()
+    # The owner's setting, or else the tables that come with Nacre.
+    folder = Path(os.environ.setdefault(_CACHE_DIR_VARIABLE, str(_TABLES)))
     name = hashlib.sha1(_TABLE_ADDRESS.format(encoding_name).encode(), usedforsecurity=False).hexdigest()
-    # without the file tiktoken would download it
+    # Without the file, tiktoken would download it.
     if not (folder / name).is_file():
         log.info("no table %s on this machine: tokens are estimated", encoding_name)
         return estimate_tokens
@@ -163,8 +164,3 @@ def _loaded(encoding_name: str) -> Callable[[str], int]:
         log.warning("tiktoken cannot be used, tokens are estimated: %s", error)
         return estimate_tokens
     return lambda text: len(encoding.encode_ordinary(text))
-
-
-def _table_folder() -> Path:
-    """The folder of tiktoken's tables: the owner's setting, or else the one that comes with Nacre."""
-    return Path(os.environ.setdefault(_CACHE_DIR_VARIABLE, str(_TABLES)))

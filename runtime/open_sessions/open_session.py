@@ -1,7 +1,7 @@
 """A session that is open for a turn, and the sessions of an agent that can be opened.
 
-The journal is the source of truth: flushed cycles, compaction counts and the model's last view are read from
-it. `sessions.json` mirrors them for listings and other programs.
+The journal is the source of truth for flushed cycles, compaction counts and the model's last view.
+`sessions.json` mirrors them for listings and other programs.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ log = logging.getLogger(__name__)
 class OpenSession:
     """One session of an agent, open for one turn. Created by `SessionOpener`.
 
-    `route` is where its message came from. `policy` is what the session may show: less than the route's
-    policy if others have spoken in it or if the settings grant less `access`. `view` is what a model is sent,
+    `route` is the route of its message. `policy` grants less than the route's policy if other people have
+    spoken in the session or if the settings grant less `access`. `view` are the messages for a model,
     `flushes` are its flush records, and `line` is its record in the index.
     """
 
@@ -98,11 +98,11 @@ class OpenSession:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Sentences for the owner about what was lost, repaired or set aside in the transcript."""
+        """Sentences for the owner about lost, repaired and set-aside parts of the transcript."""
         return (*self._notices, *self.journal.notices)
 
     def chat(self, place: str, sources: Sources) -> ToolChat:
-        """The chat as tools and hooks see it; `place` is where the notes are, and `sources` are theirs."""
+        """The chat as tools and hooks see it. `place` is the workspace, `sources` are its sources."""
         if self._chat is None:
             self._chat = ToolChat(
                 session_key=self.key,
@@ -117,7 +117,7 @@ class OpenSession:
         return self._chat
 
     def sources(self, sources: Sources) -> SessionSources:
-        """Attributes the lines that this session writes to whoever said them."""
+        """Attributes the lines that this session writes to their authors."""
         origin = self.route.origin
         named = origin.chat_name.strip() or ("" if self.policy.is_private else origin.reply_to)
         return SessionSources(
@@ -159,7 +159,7 @@ class OpenSession:
         return epoch_ms(self._now())
 
     async def say(self, message: UserMessage) -> None:
-        """Stores a user's message, and the session's record with it if that is new."""
+        """Stores a user's message, and the session's record if it is new."""
         if self.line.record.system_sent:
             await self.journal.append(message)
         else:
@@ -184,12 +184,11 @@ class OpenSession:
 
 
 SAID_EVERY_MS = 3_600_000
-"""The most that the time of the last message may lag behind while it is answered."""
+"""The most that the recorded time of the last message may lag behind during a turn."""
 
 
 class IndexLine:
-    """One session's record in the index. If its key refers to another session by now, the record is
-    unchanged."""
+    """One session's record in the index. If the key refers to another session now, nothing is changed."""
 
     def __init__(self, key: str, record: SessionRecord, *, index: SessionRecords, now: Clock) -> None:
         self._key = key
@@ -201,8 +200,7 @@ class IndexLine:
     async def save_message_time(self) -> None:
         """Records that a person said something now.
 
-        It is written with the next change or by `save_pending`, or at once if the record would look long
-        unused; a new one does not.
+        It is written with the next change or by `save_pending`, or at once if the recorded time is old.
         """
         at_ms = epoch_ms(self._now())
         self._pending = {"last_interaction_at_ms": at_ms, "system_sent": True}
@@ -216,7 +214,7 @@ class IndexLine:
             await self._mirror()
 
     async def try_save_pending(self) -> None:
-        """Like `save_pending`, but logs a failure, because the reason for the missing answer matters more."""
+        """Like `save_pending`, but logs a failure, because the turn's own error matters more."""
         try:
             await self.save_pending()
         except SessionError as error:
@@ -231,7 +229,7 @@ class IndexLine:
         await self._mirror(**unknown_usage() | total, compaction_count=count)
 
     def answered(self, answer: AssistantMessage, *, window_tokens: int, compactions: int) -> RecordChange:
-        """The change by the last call of a turn: its model, context window and usage. It is pending then."""
+        """Makes the model, context window and usage of a turn's last call pending; returns the change."""
         usage = answer.usage
         self._pending = {
             **self._pending,
@@ -277,7 +275,7 @@ class SessionOpener:
     """Opens the sessions of one agent. The caller holds the session's lock.
 
     `history_turns` returns the number of a session's turns that a model is sent; `None` means all. `access`
-    returns what a session may do with the workspace.
+    returns the access of a session to the workspace.
     """
 
     def __init__(
@@ -303,8 +301,8 @@ class SessionOpener:
         A new session is added to the index before its file exists, so a file always has a key.
 
         A session is private to its owner from its first turn on, or never. A session in which others have
-        spoken shows the owner no private memory, because they read its answers. Anybody else who arrives with
-        a private session's key gets a new session instead of its transcript.
+        spoken shows the owner no private memory, because they read its answers. Another person with a private
+        session's key gets a new session instead of its transcript.
 
         Raises:
             SessionError: the index or the transcript cannot be read or written.
@@ -323,7 +321,7 @@ class SessionOpener:
             record, journal = await self._journal(route, owner, fresh=True)
             in_private = started_in_private(journal.tree)
         if in_private is None:
-            await journal.append(owner.to_record(), durable=False)  # the first message is
+            await journal.append(owner.to_record(), durable=False)  # the first message is durable
         return OpenSession(
             route,
             journal,
@@ -360,7 +358,7 @@ class SessionOpener:
         self, route: Route, owner: SessionOwner, *, fresh: bool
     ) -> tuple[SessionRecord, Transcript]:
         record = await self._record(route, fresh=fresh)
-        # Only what is missing may stay empty: that is how it is told from a new session.
+        # A missing transcript of an old session stays empty, unlike a new session's.
         first = None if record.system_sent else owner.to_record()
         return record, await self.journals.open(record, first=first)
 
@@ -387,7 +385,7 @@ class SessionOpener:
                 record = next_session(record, session_id=self._new_id(), at_ms=at_ms)
             return with_origin(record, route.origin)
 
-        # Until something is said, a power failure may take a new session and its record.
+        # Until the first message, a power failure may remove a new session and its record.
         record = await self.index.update(route.key, started, durable=current is not None)
         if record is None:
             raise RuntimeError(f"the index returned no record for {route.key!r} although one was written")
@@ -395,8 +393,8 @@ class SessionOpener:
 
 
 MAX_CACHED_BYTES = 64_000_000
-"""The size of transcripts that stay in memory, most recently used first; the one in use always stays. In
-memory, a transcript takes nearly twice the size of its JSON lines."""
+"""The size of the most recently used transcripts that stay in memory; the one in use always stays. In memory,
+a transcript takes nearly twice the size of its JSON lines."""
 LEAST_BYTES = 8_000
 """The size of an empty transcript in memory, which is added to the size of its lines."""
 
@@ -418,44 +416,36 @@ class Journals:
             SessionError: it cannot be read or created, or the record's transcript name is invalid.
         """
         name = self._store.transcript_name(record)
-        journal = await self._refreshed(self._cached.get(name))
+        journal = self._cached.get(name)
+        if journal is not None:
+            try:
+                await journal.refresh()
+            except SessionError:
+                journal = None  # missing or damaged now: opening it again reports the problem
         if journal is None:
             journal = await self._store.transcript(record, first=first)
-        self._keep(name, journal)
+        self._forget(name)
+        self._cached[name] = journal
+        self._sizes[name] = journal.size_bytes + LEAST_BYTES
+        self._cached_bytes += self._sizes[name]
         while len(self._cached) > 1 and self._cached_bytes > MAX_CACHED_BYTES:
             self._forget(next(iter(self._cached)))
         return journal
 
     def is_begun(self, record: SessionRecord) -> bool:
-        """Whether a session is open here in which nothing was said yet, so that nothing is stored."""
+        """Whether a session is open here without a message yet, so that nothing is stored."""
         journal = self._cached.get(self._store.transcript_name(record))
         return journal is not None and not journal.size_bytes
-
-    def _keep(self, name: str, journal: Transcript) -> None:
-        self._forget(name)
-        self._cached[name] = journal
-        self._sizes[name] = journal.size_bytes + LEAST_BYTES
-        self._cached_bytes += self._sizes[name]
 
     def _forget(self, name: str) -> None:
         self._cached.pop(name, None)
         self._cached_bytes -= self._sizes.pop(name, 0)
 
-    async def _refreshed(self, journal: Transcript | None) -> Transcript | None:
-        if journal is None:
-            return None
-        try:
-            await journal.refresh()
-        except SessionError:
-            # Missing or damaged by now: opening it again reports the problem.
-            return None
-        return journal
-
 
 class ModelView:
-    """What a model is sent of one journal: the last `history_turns` turns; all for `None` or less than one.
+    """The messages of one journal for a model: the last `history_turns` turns; all for `None` or below one.
 
-    With all turns, a call costs only what is new.
+    With all turns, a call only processes new entries.
     """
 
     def __init__(self, journal: Transcript, *, history_turns: int | None) -> None:
@@ -473,13 +463,13 @@ class ModelView:
         return self._pruned.of(self.unpruned(), self._journal.tree.branch())
 
     def messages(self) -> tuple[Message, ...]:
-        """Their messages in the order in which the model reads them."""
+        """The messages in the order in which the model reads them."""
         if self.history_turns is None:
             return self._journal.sent().messages()
         return model_messages(self.transcript(), is_compacted=self._is_compacted)
 
     def messages_without(self, entry_ids: Collection[str]) -> tuple[Message, ...]:
-        """The same, without the messages of these entries."""
+        """Like `messages`, without the messages of these entries."""
         items = [item for item in self.transcript() if item.entry_id not in entry_ids]
         return model_messages(items, is_compacted=self._is_compacted)
 
@@ -522,7 +512,6 @@ class FlushRecords:
 
     @property
     def has_unflushed_messages(self) -> bool:
-        """Whether anything was said after the latest flush."""
         return self._facts().has_unflushed_messages
 
     def unflushed_messages(self) -> list[Message]:
@@ -581,7 +570,7 @@ class FlushRecords:
     ) -> None:
         """Records a successful or failed attempt. A forced one does not count for the cycle.
 
-        A resumed one (`is_resumed`) covers only what was said before it was interrupted.
+        A resumed one (`is_resumed`) covers only the messages before its interruption.
         """
         cycle = self._journal.tree.compaction_count
         data: dict[str, object] = {"cycle": cycle, "status": status, "path": path, "problem": problem}
@@ -638,7 +627,7 @@ class FlushFacts:
         elif (record := entry.custom_data(FLUSH_ENTRY)) is not None:
             self.last = entry
             self.is_cycle_flushed = self.is_cycle_flushed or record.get("forced") is not True
-            # A fork may begin with the record alone; then everything before it was covered.
+            # A fork may begin with the record alone, which then covers everything before it.
             self._cover(self.covered if record.get("resumed") is True and self.started else None)
 
     def _cover(self, count: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Determines the session of a message, and what that session may do."""
+"""Determines the session of a message and its rights."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from nacre.sessions.index.record import Origin
 
 
 class Route(Record):
-    """A session's key, the policy that applies to it, and where its message came from.
+    """A session's key, its policy, and the origin of its message.
 
-    `ids_fold_case` says whether the message's channel treats `Anna` and `anna` as the same id; `context` is
-    the message's.
+    `ids_fold_case` says whether the channel treats `Anna` and `anna` as the same id; `context` is
+    `Inbound.context`.
     """
 
     key: str
@@ -46,8 +46,8 @@ def route(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> Rout
     """Determines the session of a message. A key in the message takes precedence over the derived one.
 
     Raises:
-        PrivacyError: a message that is not the owner's, or not from a direct chat, names a private session,
-            whose content must not reach it. Or it names a session of another agent.
+        PrivacyError: a message that is not the owner's, or not from a direct chat, names a private session;
+            or a message names a session of another agent.
         nacre.sessions.SessionKeyInvalid: the key in the message is invalid, or a direct message that is not
             the owner's has no `sender_id`.
     """
@@ -59,7 +59,7 @@ def route(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> Rout
         session_key_is_private=private_key,
         notes_folder=notes_folder_of(key),
     )
-    # The global session of everything that the owner says is private to the owner too.
+    # The global session has everything that the owner says, so it is private too.
     is_owners_only = private_key or key == GLOBAL_KEY
     allowed = policy.is_private if private_key else policy.is_owner
     if inbound.session_key and is_owners_only and not allowed:
@@ -78,7 +78,7 @@ def route(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> Rout
 
 
 def workspace_access(key: str, settings: Settings) -> WorkspaceAccess:
-    """What the settings allow the session with this key to do with the workspace."""
+    """The access to the workspace that the settings grant the session with this key."""
     sandbox = settings.agent.sandbox
     is_main = key_kind(key, main_key=settings.session.main_key) == "main"
     if sandbox.mode == "off" or (sandbox.mode == "non-main" and is_main):
@@ -202,7 +202,11 @@ class SessionLocks:
                             yield
                             return
                     if waited_seconds >= longest_seconds:
-                        raise _in_use(session_key, longest_seconds)
+                        raise SessionInUse(
+                            f"Another process has been running a turn of session {session_key!r} for over "
+                            f"{longest_seconds:.0f} seconds. "
+                            "Try again when it is finished, or use another session."
+                        )
                     await self._sleep(POLL_SECONDS)
                     before, waited_seconds = waited_seconds, waited_seconds + POLL_SECONDS
                     if before < NOTICE_AFTER_SECONDS <= waited_seconds:
@@ -211,11 +215,3 @@ class SessionLocks:
             self._waiting[session_key] -= 1
             if not self._waiting[session_key]:
                 del self._waiting[session_key], self._locks[session_key]
-
-
-def _in_use(session_key: str, waited_seconds: float) -> SessionInUse:
-    return SessionInUse(
-        f"Another process has been running a turn of session {session_key!r} for over "
-        f"{waited_seconds:.0f} seconds. "
-        "Try again when it is finished, or use another session."
-    )

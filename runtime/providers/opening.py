@@ -1,8 +1,8 @@
-"""Opens the models that the settings name, in the extension that reaches them. The one place that chooses.
+"""Opens the models that the settings name, in the extension that reaches them.
 
 The name of a provider decides: the built-in extension `providers` reaches those that it knows and those with
 an address in the settings; every other name is the id of an installed extension. An extension is imported
-when a model needs it. If it cannot be loaded, that model alone fails, with one sentence.
+when a model needs it. If it cannot be loaded, only its model fails, with one sentence.
 """
 
 from __future__ import annotations
@@ -106,11 +106,11 @@ class UnreachableModel:
         raise ModelError(self._problem)
 
     async def aclose(self) -> None:
-        """There is nothing to close."""
+        """Does nothing."""
 
 
 def model_facts(config: Config, now: Clock) -> ModelFacts:
-    """What the settings and the environment say of the model of `config`, without asking it.
+    """The facts about the model of `config` in the settings and the environment, without asking it.
 
     Raises:
         ConfigError: no provider has this name, the name has no model, or its extension cannot be loaded.
@@ -126,10 +126,10 @@ def model_facts(config: Config, now: Clock) -> ModelFacts:
 
 
 async def budget_of(config: Config, now: Clock) -> ContextBudget:
-    """How the window of the model of `config` is divided. Asks its server for the size.
+    """The budget for the window of the model of `config`. Asks its server for the size.
 
     Raises:
-        ConfigError: it is too small.
+        ConfigError: the window is too small.
     """
     if not config.model_name:
         from nacre.runtime.contracts.clock import epoch_ms, random_id
@@ -142,10 +142,10 @@ async def budget_of(config: Config, now: Clock) -> ContextBudget:
 
 
 async def model_budget(agent: AgentSettings, model: ChatModel) -> ContextBudget:
-    """How a model's window is divided. Asks the model's server for its size if possible.
+    """The budget for a model's window. Asks the model's server for its size if possible.
 
     Raises:
-        ConfigError: it is too small.
+        ConfigError: the window is too small.
     """
     from nacre.runtime.contracts.model import learn_window
 
@@ -154,12 +154,12 @@ async def model_budget(agent: AgentSettings, model: ChatModel) -> ContextBudget:
 
 
 def settled_budget(agent: AgentSettings, model: ChatModel, *, is_fallback: bool) -> ContextBudget:
-    """How the window that a model is known to have is divided, without asking its server.
+    """The budget for the window that a model is known to have, without asking its server.
 
-    The owner's window wins, except that a fallback keeps its own window if that is smaller.
+    The owner's window wins, except that a fallback keeps its own window if it is smaller.
 
     Raises:
-        ConfigError: it is too small.
+        ConfigError: the window is too small.
     """
     from nacre.runtime.contracts.budget import resolve_budget
 
@@ -201,8 +201,8 @@ def price_entry(name: str) -> Mapping[str, Any]:
 
 
 def has_price(config: Config, name: str) -> bool:
-    """Whether the price of `provider/model` is known. The offline responder and a server without a key on
-    this machine cost nothing."""
+    """Whether the price of `provider/model` is known: the offline responder and a server without a key on
+    this machine are free."""
     if name.startswith(f"{OFFLINE_PROVIDER}/") or "input_cost_per_token" in price_entry(name):
         return True
     from nacre.runtime.contracts.clock import owner_zone, system_clock
@@ -214,7 +214,7 @@ def has_price(config: Config, name: str) -> bool:
 
 
 def new_for_each(_key: object, make: Callable[[], Embedder]) -> Embedder:
-    """Makes an embedder that nobody shares; a `Lend`."""
+    """A `Lend` that makes an embedder for each call."""
     return make()
 
 
@@ -223,11 +223,11 @@ def open_embedder(
 ) -> Embedder | None:
     """The embedder of `settings` (`memorySearch`), or `None` for the provider `none`.
 
-    `local` makes the one that comes with Nacre, which needs no extension. `lent` may give one embedder to
+    `local` makes the one that comes with Nacre, which needs no extension. `lent` may share one embedder among
     several agents.
 
     Raises:
-        ConfigError: there cannot be such an embedder.
+        ConfigError: the settings cannot be used.
     """
     name = (settings.provider or "").strip().lower()
     if name == "none":
@@ -254,7 +254,7 @@ def open_reranker(config: Config, settings: RerankSettings, now: Clock) -> Reran
     """The re-ranker of `settings` (`memorySearch.query.rerank`), if they name one.
 
     Raises:
-        ConfigError: there cannot be such a re-ranker.
+        ConfigError: the settings cannot be used.
     """
     if (settings.provider or "").strip().lower() in ("", "none"):
         return None
@@ -282,26 +282,24 @@ def _other(config: Config, name: str, is_known: Callable[[BuiltInProviders], boo
     """The extension of another package that reaches the provider `name`, unless the built-in one does.
 
     Raises:
-        ProviderMissing: it is switched off, or its installation is broken.
+        ProviderMissing: it is disabled, or its installation is broken.
     """
-    try:
+    with suppress(ProviderMissing):
         if is_known(built_in_providers()):
             return None
-    except ProviderMissing:
-        pass
     item = next((item for item in installed_extensions() if item.id == name), None)
     if item is None or item.manifest is None or item.manifest.kind != "provider":
         return None
     plugins = config.settings.plugins
     if not plugins.enabled or name in plugins.deny:
-        raise ProviderMissing(f"The provider {name!r} is an extension that plugins switches off.")
+        raise ProviderMissing(f"The provider {name!r} is an extension that the setting plugins disables.")
     if item.problem:
         raise ProviderMissing(f"The provider {name!r} cannot be used. {item.problem}")
     return item
 
 
 def _called(item: Installed, function: str, *arguments: object) -> object:
-    """What a function of an extension returns.
+    """Calls a function of an extension.
 
     Raises:
         ProviderMissing: the extension cannot be loaded, lacks the function, or the function fails.

@@ -1,4 +1,4 @@
-"""The contract of extensions that provide models and embedders. It is public.
+"""The public contract of extensions that provide models and embedders.
 
 The built-in extension `providers` reaches every provider that litellm knows and every server of OpenAI's
 protocol: `BuiltInProviders`. An extension of another package whose id is `acme` and whose manifest has the
@@ -24,7 +24,7 @@ from nacre.runtime.settings.config import Config
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
 
 Lend: TypeAlias = Callable[[Hashable, Callable[[], Embedder]], Embedder]
-"""Returns the embedder of a key, made if nobody has it. Equal keys make the same vectors in the same way."""
+"""Returns the embedder of a key, and makes it if needed. Embedders of equal keys make equal vectors."""
 
 OpenOther: TypeAlias = Callable[[MemorySearchSettings], Embedder | None]
 """Opens the embedder of an extension of another package; `None` if no such extension has the provider."""
@@ -71,9 +71,9 @@ class Transcriber(Protocol):
 class ModelFacts(Record):
     """The model of an agent.
 
-    `name` is empty when the offline responder answers. `address` is that of an OpenAI-compatible server, and
-    empty for other providers. `has_key` counts keys of settings, auth profiles and environment;
-    `key_variable` is where one is looked for.
+    `name` is empty when the offline responder answers. `address` is the address of an OpenAI-compatible
+    server, and empty for other providers. `has_key` means a key in settings, auth profiles or environment;
+    `key_variable` is the variable for one.
     """
 
     name: str = ""
@@ -89,7 +89,7 @@ class ModelFacts(Record):
 
 
 class ModelChoice(Record):
-    """A model that could be asked; `place` says where it was found, or its window and price."""
+    """A model to choose; `place` says where it was found, or its window and price."""
 
     model_name: str
     place: str
@@ -107,14 +107,14 @@ class Offer(Record):
 
     @property
     def is_own_server(self) -> bool:
-        """Whether the owner runs it, so that its address is asked for."""
+        """Whether it is the owner's server, whose address `nacre init` asks for."""
         return not self.provider_name or bool(self.address)
 
 
 class ServedModel(Record):
-    """A model that a server lists. Prices are in US dollars a token; what the server does not tell is `None`.
+    """A model that a server lists. Prices are in US dollars a token; unknown values are `None`.
 
-    `is_llama_cpp` is a server that reports how far it has read a prompt.
+    `is_llama_cpp` means that the server reports how much of a prompt it has read.
     """
 
     name: str
@@ -127,7 +127,7 @@ class ServedModel(Record):
 class Listing(Record):
     """The models of a server, or the HTTP status of its refusal; 0 for no answer.
 
-    `talking` are the models that hold conversations, as far as their names say.
+    `talking` are the models for conversations, judging by their names.
     """
 
     models: tuple[ServedModel, ...] = ()
@@ -136,7 +136,7 @@ class Listing(Record):
 
     @property
     def is_served(self) -> bool:
-        """Whether a server of models answered; it may still want a key."""
+        """Whether a server of models answered; it may still need a key."""
         return self.status in (200, 401, 403)
 
 
@@ -150,9 +150,9 @@ class ModelCatalog(Protocol):
         """A model that can call tools; empty for a provider without a suggestion."""
 
     async def probed(self, address: str, api_key: str = "", /) -> tuple[str, Listing]:
-        """The address at which a server of models answers, with `/v1` if it is missing, and its models.
+        """The address at which a server of models answers, with `/v1` if needed, and its models.
 
-        Without an answer it is the given address.
+        Without an answer, the address is the given one.
         """
 
     def usual_address(self, provider_name: str, /) -> str:
@@ -161,9 +161,9 @@ class ModelCatalog(Protocol):
     async def offered_models(
         self, provider_name: str, environment: Mapping[str, str], api_key: str, /
     ) -> tuple[int, Sequence[ModelChoice]]:
-        """The models that a provider lists, or else those with known prices; the suggested one first.
+        """The HTTP status of the provider's answer, 0 if there was none, and its models.
 
-        In front of them the HTTP status of the provider's answer, 0 if there was none.
+        They are the listed models, or else those with known prices; the suggested one is first.
         """
 
     def model_choices(self, provider_name: str, models: Sequence[ServedModel], /) -> Sequence[ModelChoice]:
@@ -173,23 +173,23 @@ class ModelCatalog(Protocol):
         """Models of servers on this machine, then one for each provider whose key `environment` has."""
 
     def key_variables(self, model_name: str, *, is_wanted: bool = False) -> Sequence[str]:
-        """The variables that a model's key is looked up in; none if it wants none, or more than a key.
+        """The variables for a model's key; none if it needs no key, or more than a key.
 
-        With `is_wanted` there is one: the server refused to answer without a key.
+        `is_wanted` means that the server refused to answer without a key, so there is a variable.
         """
 
 
 class BuiltInProviders(ModelProvider, Protocol):
-    """What the built-in extension `providers` offers beside models."""
+    """The built-in extension `providers`."""
 
     def reaches(self, config: Config, name: str, /) -> bool:
-        """Whether `provider/model` is its own: it knows the provider, or the settings have its address."""
+        """Whether it opens `provider/model`: it knows the provider, or the settings have its address."""
 
     def reaches_embedder(self, config: Config, settings: MemorySearchSettings, /) -> bool:
-        """Whether `memorySearch.provider` is its own, or the settings have an address."""
+        """Whether it opens `memorySearch.provider`: by its name, or by an address in the settings."""
 
     def model_facts(self, config: Config, name: str, now: Clock, /) -> ModelFacts:
-        """What the settings and the environment say of a model, without asking it. Raises `ConfigError`."""
+        """The facts about a model in the settings and the environment. Raises `ConfigError`."""
 
     def missing_extra(self, config: Config, name: str, /) -> str:
         """The extra of Nacre that the model `name` needs and that is not installed; empty if none is."""
@@ -215,7 +215,7 @@ class BuiltInProviders(ModelProvider, Protocol):
         """
 
     def open_reranker(self, config: Config, settings: RerankSettings, now: Clock, /) -> Reranker | None:
-        """The re-ranker of `memorySearch.query.rerank`. Raises `ConfigError` if there cannot be one."""
+        """The re-ranker of `memorySearch.query.rerank`. Raises `ConfigError`."""
 
     def open_transcribers(self, config: Config, now: Clock, /) -> Sequence[Transcriber]:
         """The models of `tools.media.audio`, in order. Nothing is loaded before the first recording."""

@@ -16,16 +16,16 @@ from nacre.runtime.settings.config import Config
 
 
 class BackendStatus(Record):
-    """What `nacre memory status` shows of a backend: `rows` of label and value, and the same as JSON."""
+    """The backend's part of `nacre memory status`: `rows` of label and value, and the same as JSON."""
 
     rows: tuple[tuple[str, str], ...]
     report: Mapping[str, Any]
 
 
 class MemoryBackend(ABC):
-    """Answers searches in the place of memory-core, which steps in when the program fails.
+    """Answers searches in the place of memory-core, which answers when the program fails.
 
-    `built_in` is what steps in. The terminal commands call `search`, `read` and `update` once and exit.
+    `built_in` are the notes of memory-core. A terminal command calls `search`, `read` or `update` once.
     """
 
     @abstractmethod
@@ -38,11 +38,11 @@ class MemoryBackend(ABC):
 
     @abstractmethod
     def problem(self, config: Config) -> str:
-        """Why the program cannot be used, as a sentence, found without starting it; empty when it can."""
+        """A sentence that says why the program cannot be used, or an empty string. Does not start it."""
 
     @abstractmethod
     def status(self, config: Config, short: Callable[[Path], str]) -> BackendStatus:
-        """What is known of the program without starting it. `short` shortens a path for people."""
+        """The status of the program, without starting it. `short` shortens a path for people."""
 
     @abstractmethod
     async def search(self, config: Config, built_in: Notes, question: Question) -> SearchReport:
@@ -50,7 +50,7 @@ class MemoryBackend(ABC):
 
     @abstractmethod
     async def read(self, config: Config, built_in: Notes, path: str, **lines: Any) -> Excerpt:
-        """Reads lines of a note that either of the two engines found.
+        """Reads lines of a note that one of the two engines found.
 
         Raises:
             ReadRefused: the path is neither a note nor a file that the program indexes.
@@ -58,4 +58,4 @@ class MemoryBackend(ABC):
 
     @abstractmethod
     async def update(self, config: Config, built_in: Notes) -> str:
-        """Brings the program's index in line with the files. Returns why that failed, or an empty string."""
+        """Updates the program's index. Returns why that failed, or an empty string."""

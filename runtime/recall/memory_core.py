@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FOLLOW_SECONDS = 1.0
-"""How long an index that is opened on demand waits after a note was written: a turn often writes several."""
+"""How long an index that is opened on demand waits for further notes of a turn."""
 
 
 class MemoryCore(MemoryPlugin):
@@ -81,7 +81,7 @@ class MemoryCore(MemoryPlugin):
 
     @property
     def problem(self) -> str:
-        """Why notes are not searched, or only by words."""
+        """Why notes cannot be searched, or only by words."""
         if self.unindexed is None:
             return f"Notes are searched by words alone. {self._lack}" if self._lack else ""
         return f"Memory cannot be searched until the next start. {self.unindexed.problem}"
@@ -92,7 +92,7 @@ class MemoryCore(MemoryPlugin):
             await self.open()
 
     async def open(self) -> None:
-        """Opens the index unless that was tried."""
+        """Opens the index unless an attempt was made."""
         if self.engine is not None or self.unindexed is not None:
             return
         try:
@@ -136,10 +136,10 @@ class MemoryCore(MemoryPlugin):
         """When to search memory, and how to cite what was found."""
         if not chat.policy.is_private:
             return render("system/memory_chat", folder=chat.policy.notes_folder)
-        return _section(self.cites(chat.policy))
+        return _instructions(self.cites(chat.policy))
 
     def session_started(self) -> None:
-        """Looks for changes in the background if the settings say so."""
+        """Looks for changed notes in the background if the settings say so."""
         if self.engine is not None:
             self.engine.session_started()
 
@@ -222,26 +222,27 @@ class OnDemand(UnindexedNotes):
         return await opened.search(question)
 
     def notes_changed(self) -> None:
-        """Makes what was written searchable soon, in the background."""
+        """Makes new notes searchable soon, in the background."""
+
+        async def follow() -> None:
+            while self._has_news:
+                await asyncio.sleep(FOLLOW_SECONDS)
+                self._has_news = False
+                await self._core.sync()
+
         self._has_news = True
         if self._following is None or self._following.done():
-            self._following = asyncio.create_task(self._follow(), name="memory-follow")
+            self._following = asyncio.create_task(follow(), name="memory-follow")
 
     async def close(self) -> None:
-        """Stops following. Notes that are not indexed yet are found by the next search."""
+        """Stops following. The next search indexes the remaining notes."""
         await stop_tasks(self._following)
         async with self._lock:
             self._closed = True
 
-    async def _follow(self) -> None:
-        while self._has_news:
-            await asyncio.sleep(FOLLOW_SECONDS)
-            self._has_news = False
-            await self._core.sync()
-
 
 @cache
-def _section(cites: bool) -> str:
+def _instructions(cites: bool) -> str:
     citations = render("system/citations_on" if cites else "system/citations_off")
     return render("system/memory_core", citations=citations)
 
@@ -286,17 +287,16 @@ def _number_or_none(value: object) -> object:
     return value
 
 
-Whole = Annotated[int | None, BeforeValidator(lambda value: _floored(_number_or_none(value)))]
-Score = Annotated[float | None, BeforeValidator(_number_or_none)]
-
-
 def _floored(value: object) -> object:
+    value = _number_or_none(value)
     return int(value) if isinstance(value, float) and value == value and abs(value) < 2**53 else value
 
 
-class SearchArguments(ToolArguments):
-    """Arguments of `memory_search`."""
+Whole = Annotated[int | None, BeforeValidator(_floored)]
+Score = Annotated[float | None, BeforeValidator(_number_or_none)]
 
+
+class SearchArguments(ToolArguments):
     query: str = Field(description="What to look for: words, a name, an id, a question.")
     queries: list[str] = Field(
         default=[],
@@ -309,16 +309,12 @@ class SearchArguments(ToolArguments):
     )
     before: str | None = Field(default=None, description="Only notes of this day or earlier.")
     as_of: str | None = Field(
-        default=None,
-        alias="asOf",
-        description="Ask as on this day, without later notes.",
+        default=None, alias="asOf", description="Ask as on this day, without later notes."
     )
     source: Literal["memory", "sessions"] | None = Field(default=None, description="Only this source.")
 
 
 class GetArguments(ToolArguments):
-    """Arguments of `memory_get`."""
-
     path: str = Field(description="Path from a search result, such as memory/2026-01-20.md.")
     from_line: Whole = Field(default=None, alias="from", description="First line, from 1.")
     lines: Whole = Field(default=None, description="How many lines.")
@@ -341,6 +337,9 @@ def memory_tools(
     searched = (
         "MEMORY.md, memory/*.md and past conversations" if with_conversations else "MEMORY.md and memory/*.md"
     )
+    *others, last = languages or ("",)
+    named = f"{', '.join(others)} and {last}" if others else last
+    hint = f" The notes are in {named}: put a question in another language in theirs, too, into `queries`."
     return (
         Tool(
             name="memory_search",
@@ -349,7 +348,7 @@ def memory_tools(
                 "said or agreed here earlier."
                 if below
                 else f"Search {searched}. Use it before answering about past work, decisions, "
-                f"dates, people, preferences or todos.{_written_in(languages)}"
+                f"dates, people, preferences or todos.{hint if named else ''}"
             ),
             arguments=SearchArguments,
             run=lambda arguments, _scope: _search(notes, sources, arguments, cites=cites, below=below),
@@ -361,15 +360,6 @@ def memory_tools(
             run=lambda arguments, _scope: _get(notes, arguments, below=below),
         ),
     )
-
-
-def _written_in(languages: Sequence[str]) -> str:
-    """A sentence about the languages of the notes, if they are known."""
-    if not languages:
-        return ""
-    *others, last = languages
-    named = f"{', '.join(others)} and {last}" if others else last
-    return f" The notes are in {named}: put a question in another language in theirs, too, into `queries`."
 
 
 async def _search(
@@ -475,7 +465,7 @@ def _hit(hit: SearchHit, snippet: str, lines: Sequence[SourcedLines], *, cites: 
     """A hit in the format of the seed: path, lines from 1 and inclusive, score 0 to 1, snippet, source.
 
     `also` cites other places with the same words. `superseded` lists lines of the hit that a later line
-    replaces. `comesFrom` describes the source of each line, where it is known; notes of a chat have `saidBy`.
+    replaces. `comesFrom` describes the source of each line, if known; notes of a chat have `saidBy`.
     """
     superseded = [{"line": old.line, "by": old.by} for old in hit.superseded]
     others = {"saidBy": f"others, in the chat of {hit.path.rpartition('/')[0]}"}

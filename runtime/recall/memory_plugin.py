@@ -1,7 +1,7 @@
 """The contract of a memory engine, which `plugins.slots.memory` selects.
 
-A subclass of `MemoryPlugin` overrides what it can do; the other methods do nothing. The runtime calls the
-engine only through `MemorySlot`, which keeps these promises:
+A subclass of `MemoryPlugin` overrides some methods; the others do nothing. The runtime calls the engine only
+through `MemorySlot`, which keeps these promises:
 
 - `start` is called before everything else, `close` last. `hooks` and `commands` are called once, after
   `start`, and are added to those of the program and of the extensions. An engine that fails to start, or
@@ -12,8 +12,8 @@ engine only through `MemorySlot`, which keeps these promises:
   chats too, and must only use what is in `chat.policy.notes_folder`.
 - No exception of an engine ends a turn. A turn waits up to `RECALL_SECONDS` for `recall`; `capture` runs
   after the reply.
-- The result of `recall` is shown to the model as data, in this turn only, and is never written into the
-  transcript. With every engine, notes are what the flush writes into Markdown.
+- The result of `recall` is shown to the model as data, in this turn only, and is never written to the
+  transcript. With every engine, the flush writes notes to Markdown files.
 
 `nacre.runtime.extensions.memory_contract` is a test suite that an engine's author can inherit.
 """
@@ -111,7 +111,7 @@ class MemoryPlugin:
 
     @property
     def problem(self) -> str:
-        """A sentence for the owner: what does not work since the start, or why it cannot start; or empty."""
+        """A sentence for the owner about the part that does not work, or an empty string."""
         return ""
 
     async def start(self, home: MemoryHome) -> None:
@@ -133,7 +133,7 @@ class MemoryPlugin:
         return ()
 
     def searchable(self, chat: ToolChat) -> Notes | None:  # noqa: ARG002 - for overrides
-        """What the owner's `/search` asks; `None` leaves it to the index of Nacre's own engine."""
+        """The notes for the owner's `/search`; `None` means the index of Nacre's own engine."""
         return None
 
     def instructions(self, chat: ToolChat) -> str:  # noqa: ARG002 - for overrides
@@ -141,11 +141,11 @@ class MemoryPlugin:
         return ""
 
     async def recall(self, chat: ToolChat, asked: str) -> str:  # noqa: ARG002 - for overrides
-        """What the model should know before it answers `asked`, as plain text; empty for nothing."""
+        """Plain text that the model should read before it answers `asked`; may be empty."""
         return ""
 
     async def capture(self, chat: ToolChat, asked: str, answered: str) -> None:
-        """Keeps what is worth keeping of a successful turn; `answered` is empty after a silent one."""
+        """Stores facts of a successful turn; `answered` is empty after a silent one."""
 
     def session_started(self) -> None:
         """A conversation of the owner starts, or continues after a compaction."""
@@ -167,5 +167,5 @@ class MemoryPlugin:
         """Permanently deletes texts of `kept_texts`, including earlier versions and copies."""
 
     async def status(self) -> str:
-        """One line for the owner: how much is stored, and what does not work."""
+        """One line for the owner: how much is stored, and the problems."""
         return "no engine"

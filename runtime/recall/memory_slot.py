@@ -1,4 +1,4 @@
-"""Holds the agent's memory engine. The runtime calls it only through here, so its failures end no turn."""
+"""Holds the agent's memory engine. The runtime calls it only through `MemorySlot`: no failure ends a turn."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 START_SECONDS = 60.0
-"""How long opening an agent waits for the engine. Afterwards it continues to start in the background."""
+"""How long opening an agent waits for the engine, which then continues to start in the background."""
 RETRY_SECONDS = 2.0
 MOST_RETRY_SECONDS = 300.0
 """The pause before a retry doubles with each failed start, up to this."""
@@ -70,8 +70,8 @@ class MemorySlot:
     async def start(self, home: MemoryHome, validate: Callable[[MemoryPlugin], T]) -> T | None:
         """Starts the engine and returns `validate(engine)`, or `None` if the engine is left out.
 
-        An engine that takes too long or fails to start is reported, and takes its place when it has started,
-        without the result of `validate`. An engine for which `validate` raises is closed for good.
+        An engine that takes too long or fails to start is reported, and is used once it has started, without
+        the result of `validate`. An engine for which `validate` raises is closed for good.
         """
         engine, self.plugin = self.plugin, MemoryPlugin()
         self._started = asyncio.create_task(engine.start(home), name="memory-start")
@@ -85,7 +85,7 @@ class MemorySlot:
             self._why_empty = f"the memory engine {self.name!r} did not start"
             self._notices.append(
                 f"The memory engine {self.name!r} could not be started: {_message_of(error)}. "
-                "Memory tools are missing until it has started; that is tried in the background."
+                "Memory tools are missing until it starts; Nacre retries in the background."
             )
             self._later = asyncio.create_task(self._start_later(engine, home), name="memory-start-later")
             return None
@@ -103,7 +103,7 @@ class MemorySlot:
             )
             return None
         self.plugin = engine
-        with self._errors_logged("telling its problem"):
+        with self._errors_logged("reporting its problem"):
             if self.plugin.problem:
                 self._notices.append(self.plugin.problem)
         return parts
@@ -125,7 +125,7 @@ class MemorySlot:
             self._started = asyncio.create_task(engine.start(home), name="memory-start")
         log.info("the memory engine %s has started", self.name)
         self.plugin, self._why_empty = engine, ""
-        self._news.append(f"The memory engine {self.name!r} has started; its tools are there now.")
+        self._news.append(f"The memory engine {self.name!r} has started; its tools are available now.")
 
     async def close(self) -> None:
         """Waits for running captures and closes the engine."""
@@ -147,17 +147,17 @@ class MemorySlot:
         return tuple(tools)
 
     def instructions(self, chat: ToolChat) -> str:
-        """The engine's section of the system prompt; empty where its tools are not offered."""
+        """The engine's section of the system prompt; empty in chats without its tools."""
         if not self._serves(chat):
             return ""
         try:
             return self.plugin.instructions(chat).strip()
         except Exception:
-            log.exception("the memory engine %s failed at telling its instructions", self.name)
+            log.exception("the memory engine %s failed at returning its instructions", self.name)
             return ""
 
     async def recall(self, chat: ToolChat, asked: str, tell: Callable[[Sequence[str]], None]) -> str:
-        """What the engine recalls for a message, quoted as data; failures are passed to `tell`."""
+        """The engine's text for a message, quoted as data; failures are passed to `tell`."""
         if not _is_owners(chat) or type(self.plugin).recall is MemoryPlugin.recall or not asked.strip():
             return ""
         try:
@@ -176,7 +176,13 @@ class MemorySlot:
         """Passes a turn to the engine in the background."""
         if not _is_owners(chat) or type(self.plugin).capture is MemoryPlugin.capture:
             return
-        task = asyncio.create_task(self._capture(chat, asked, answered), name="memory-capture")
+
+        async def capture() -> None:
+            with self._errors_logged("capturing a turn"):
+                async with asyncio.timeout(CAPTURE_SECONDS):
+                    await self.plugin.capture(chat, asked, answered)
+
+        task = asyncio.create_task(capture(), name="memory-capture")
         self._captures.add(task)
         task.add_done_callback(self._captures.discard)
 
@@ -212,14 +218,9 @@ class MemorySlot:
             return _is_owners(chat)
         return self.plugin.serves_other_chats and bool(chat.policy.notes_folder) and chat.policy.sees_notes
 
-    async def _capture(self, chat: ToolChat, asked: str, answered: str) -> None:
-        with self._errors_logged("keeping what was said"):
-            async with asyncio.timeout(CAPTURE_SECONDS):
-                await self.plugin.capture(chat, asked, answered)
-
     @contextmanager
     def _errors_logged(self, doing: str) -> Iterator[None]:
-        """Logs what the engine raises and continues after the block."""
+        """Logs an error of the engine and continues after the block."""
         try:
             yield
         except Exception:

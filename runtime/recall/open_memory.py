@@ -72,7 +72,7 @@ def embedder_of(
 
 def memory_home(config: Config, engine_id: str, now: Clock, *, lent: Lend) -> MemoryHome:
     """The home of the engine with this id. `lent` creates its embedders and closes them."""
-    # a slow import that a search of the notes does not need
+    # A slow import that a search of the notes does not need.
     from nacre.runtime.recall.memory_plugin import MemoryHome
 
     entry = config.settings.plugins.entries.get(engine_id)
@@ -105,7 +105,7 @@ def _with(settings: MemorySearchSettings, changes: Mapping[str, Any]) -> MemoryS
     if not changes:
         return settings
     there = settings.model_dump(by_alias=True, exclude_unset=True)
-    if "provider" in changes:  # model and address belong to the old provider
+    if "provider" in changes:  # model and address are those of the old provider
         there = {key: value for key, value in there.items() if key not in ("model", "remote", "local")}
     try:
         return resolve_settings(there, changes)
@@ -123,7 +123,7 @@ async def open_engine(
         MemoryIndexError: the index can be neither opened nor replaced by a new one.
     """
     settings = config.settings.agent.memory_search
-    # imported late, because another process may be embedding a question meanwhile
+    # Imported late, because another process may be embedding a question meanwhile.
     from nacre.memory.engine import MemoryEngine
 
     storage = storage_of(config)
@@ -152,7 +152,7 @@ async def open_engine(
 
 
 def unwatched(config: Config) -> Config:
-    """The settings for an index that nothing follows: without a watch over the files and without a clock."""
+    """The settings for an index without a watch over the files and without periodic updates."""
     sync = config.settings.agent.memory_search.sync
     return with_search(config, sync=sync.model_copy(update={"watch": False, "interval_minutes": 0}))
 
@@ -177,7 +177,7 @@ def unindexed_notes(config: Config, problem: str = "") -> UnindexedNotes:
 
 
 def note_files(config: Config, workspace: Workspace) -> NoteFiles:
-    """The notes of this agent: those of its workspace, and the extra paths of the settings."""
+    """The notes of this agent: its workspace and the extra paths of the settings."""
     return NoteFiles(workspace, _extra_paths(config))
 
 
@@ -188,7 +188,7 @@ def _extra_paths(config: Config) -> tuple[str, ...]:
 
 def open_transcripts(config: Config, now: Clock) -> TranscriptSource:
     """The transcripts of this agent as a source of search."""
-    # slow imports that a search of the notes does not need
+    # Slow imports that a search of the notes does not need.
     from nacre.runtime.recall.transcripts import SessionTranscripts
 
     return SessionTranscripts(

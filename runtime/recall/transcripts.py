@@ -35,10 +35,10 @@ log = logging.getLogger(__name__)
 IDLE_SECONDS = 3_600.0
 """A session without a message for this long counts as ended until the next one."""
 LINES_AT_ONCE = 4_000
-"""A thread reads this many, so that a program that ends does not wait for the rest of a long transcript."""
+"""A thread reads this many at once, so that a program can end before it has read a long transcript."""
 OWNER = "User"
 ANYBODY = "Somebody"
-"""The speaker where it cannot be known that it is the owner: in groups, and in chats of others."""
+"""The speaker who may not be the owner: in groups, and in chats with others."""
 
 
 class SessionTranscripts:
@@ -53,19 +53,24 @@ class SessionTranscripts:
         self.close = store.close
 
     async def transcripts(self) -> Sequence[TranscriptInfo]:
-        """All transcripts. Those that no key names now, and idle ones, count as ended.
+        """All transcripts. Those that no key refers to, and idle ones, count as ended.
 
         Raises:
             OSError: the folder or its index cannot be read.
         """
         try:
             listed = await self._store.transcripts()
-            # Read after the listing, so that a session that began in between does not count as ended.
+            # Read after the listing, so that a session that starts in between does not count as ended.
             records = await self._store.index.all()
         except SessionError as error:
             raise OSError(str(error)) from error
-        self._keys = self._names(records)
-        current = {name for record in records.values() if (name := self._name(record))}
+        earlier = {
+            self._name(SessionRecord(session_id=old, updated_at_ms=0)): key
+            for key, record in records.items()
+            for old in record.previous_session_ids
+        }
+        current = {name: key for key, record in records.items() if (name := self._name(record))}
+        self._keys = earlier | current
         idle_before_ns = int((self._now().timestamp() - IDLE_SECONDS) * 1e9)
         return [
             TranscriptInfo(
@@ -85,7 +90,7 @@ class SessionTranscripts:
         except SessionNotFound:
             return None
         except SessionError as error:
-            log.warning("the transcript %s cannot be read and stays as it was indexed: %s", name, error)
+            log.warning("the transcript %s cannot be read, so its index is unchanged: %s", name, error)
             return None
         lines = said_lines(
             data,
@@ -103,14 +108,6 @@ class SessionTranscripts:
             line_numbers=[line.number for line in said],
             days=[line.day for line in said],
         )
-
-    def _names(self, records: Mapping[str, SessionRecord]) -> dict[str, str]:
-        earlier = {
-            self._name(SessionRecord(session_id=old, updated_at_ms=0)): key
-            for key, record in records.items()
-            for old in record.previous_session_ids
-        }
-        return earlier | {name: key for key, record in records.items() if (name := self._name(record))}
 
     def _name(self, record: SessionRecord) -> str:
         try:
@@ -144,7 +141,9 @@ def said_lines(data: bytes, *, key: str, agent_id: str, main_key: str, zone: tzi
             if owner is not None:
                 speaker = _speaker(owner, speaker, agent_id=agent_id, main_key=main_key)
         elif raw.get("type") == "message" and isinstance(message, dict) and (said := _said(message, speaker)):
-            yield SaidLine(said, number, _day(message, raw, zone))
+            at_ms = whole_number(message.get("timestamp")) or timestamp_ms(str(raw.get("timestamp") or ""))
+            moment = stored_moment(at_ms, zone)
+            yield SaidLine(said, number, moment.date() if moment is not None else None)
 
 
 def is_owners_key(key: str, *, agent_id: str, main_key: str) -> bool:
@@ -174,9 +173,3 @@ def _said(message: Mapping[str, Any], speaker: str) -> str:
         return ""
     words = " ".join(text.split())
     return f"{speaker}: {without_secrets(words)}" if words else ""
-
-
-def _day(message: Mapping[str, Any], raw: Mapping[str, Any], zone: tzinfo) -> date | None:
-    at_ms = whole_number(message.get("timestamp")) or timestamp_ms(str(raw.get("timestamp") or ""))
-    moment = stored_moment(at_ms, zone)
-    return moment.date() if moment is not None else None

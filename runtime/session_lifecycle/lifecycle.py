@@ -1,8 +1,8 @@
 """Maintenance of an agent's sessions, and how sessions end.
 
 All sessions end in the same way: the ended session is stored (`store.ended_sessions`), the key gets a new
-session, notes are saved, the reply is sent, and then the hooks run. What a crash leaves unfinished is
-finished by the next start.
+session, notes are saved, the reply is sent, and then the hooks run. The next start finishes what a crash
+interrupts.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ class Upkeep:
         self.notices: tuple[str, ...] = ()
 
     async def begin(self) -> None:
-        """Runs before the first turn, so that an owner who returns after a month sees the pruned index."""
+        """Runs the maintenance before the first turn, which then sees the pruned index."""
         self.start_if_due(())
         await self.close()
 
     def start_if_due(self, active_keys: Collection[str]) -> None:
-        """Starts in the background if the last run was an hour ago.
+        """Starts the maintenance in the background if the last run was at least an hour ago.
 
-        `active_keys` is a live view of the keys with a turn; it is read again when records are pruned.
+        `active_keys` is a live view of the keys with a running turn.
         """
         at_ms = epoch_ms(self._now())
         if at_ms < self._due_ms or (self._task is not None and not self._task.done()):
@@ -95,13 +95,13 @@ class Upkeep:
             return
         text = upkeep_text(report, dry_run=dry_run)
         log.info("%s", text)
-        # The owner does not notice a pruned record, but does notice a removed file.
+        # A pruned record makes no difference to the owner; a removed file does.
         if dry_run or report.removed:
             self.notices = (text,)
 
 
 def upkeep_text(report: UpkeepReport, *, dry_run: bool) -> str:
-    """What was done, or would be done, with one sentence for each kind."""
+    """One sentence for each kind of change that was, or would be, made."""
     left, were = ("would leave", "would be") if dry_run else ("left", "were")
     sentences = [
         f"Unused sessions that {left} the index: {_some(report.pruned_keys)}. "
@@ -121,9 +121,9 @@ def _some(names: Sequence[str]) -> str:
 
 
 MAX_ATTEMPTS = 3
-"""The number of starts that try to finish an ended session whose hooks fail."""
+"""How many starts try to finish an ended session whose hooks fail."""
 CLOSE_SECONDS = 30.0
-"""The longest time that closing waits for hooks; the rest is left to the next start."""
+"""How long closing waits for hooks; the next start runs the rest."""
 ENDED_SESSIONS_KEY = "endings"
 
 _LATEST_MS = 8_000_000_000_000
@@ -141,12 +141,12 @@ class Lifecycle:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def reset_due(self, session: OpenSession) -> ResetCause | None:
-        """Why the session ends before this message, or `None` if it continues."""
+        """Why the session must end before this message, or `None` if it continues."""
         policy = self._policy(session)
         return None if policy is None else due_reset(policy, **_times(session), now=self._parts.now())
 
     def next_reset(self, session: OpenSession) -> NextReset | None:
-        """When the session will end if nobody says anything until then."""
+        """When the session will end if no message arrives until then."""
         policy = self._policy(session)
         return None if policy is None else next_reset(policy, **_times(session), now=self._parts.now())
 
@@ -184,7 +184,7 @@ class Lifecycle:
             channel=session.route.origin.channel,
         )
         await self._ended_sessions.put(ended)
-        # Before the key gets its new session: if that is interrupted, `finish` checks whether it did.
+        # Set before the key gets its new session; `finish` checks whether it did.
         self._due.setdefault(session.key, []).append(ended)
         fresh = await self._parts.sessions.open(session.route, fresh=True)
         log.info("session %s of %s ended (%s)", ended.session_id, ended.key, reason)
@@ -197,13 +197,12 @@ class Lifecycle:
         return fresh
 
     def finish(self, session_key: str) -> None:
-        """Finishes in the background what a turn of this key ended. The caller holds the session's lock."""
-        due = self._due.pop(session_key, [])
-        if due:
+        """Finishes the ended sessions of this key in the background. The caller holds the session's lock."""
+        if due := self._due.pop(session_key, []):
             self._start(self._finish_all(due))
 
     def finish_pending(self) -> None:
-        """Finishes in the background what a killed process left unfinished. Called once, at the start."""
+        """Finishes the ended sessions of killed processes in the background. Called once, at the start."""
         self._start(self._finish_pending())
 
     async def close(self) -> None:
@@ -238,7 +237,7 @@ class Lifecycle:
             except (AgentError, SessionError, OSError) as error:
                 log.warning("the next start finishes the ended session %s: %s", ended.session_id, error)
             except Exception:
-                # A bug must neither disappear in a task nor keep the others from being finished.
+                # A bug must not disappear in a task, and the others must be finished.
                 log.exception("the next start finishes the ended session %s", ended.session_id)
 
     async def _finish_pending(self) -> None:
@@ -259,7 +258,7 @@ class Lifecycle:
                 await self._finish_all([ended])
 
     async def _is_over(self, ended: EndedSession) -> bool:
-        """Whether a session that was to end did. An error may have come first, or the owner resumed it."""
+        """Whether the key has another session now. An error, or the owner's `/resume`, may prevent that."""
         record = await self._parts.sessions.index.get(ended.key)
         if record is None or record.session_id != ended.session_id:
             return True
@@ -293,17 +292,17 @@ class Lifecycle:
 
 
 def started_at(session: OpenSession) -> datetime:
-    """When the session started, according to the index or otherwise its transcript's header."""
+    """When the session started, by the index or else its transcript's header."""
     return _moment(
         session.line.record.session_started_at_ms or timestamp_ms(session.journal.header.timestamp)
     )
 
 
 def last_said_at(session: OpenSession) -> datetime:
-    """When anybody last said something; for a session without a message, when it started.
+    """The time of the last message, or of the start if there is none.
 
-    The transcript is read too, because flushes, settings and listings also change the index, and because an
-    answer that took an hour is not an hour of silence.
+    It is read from the transcript too, because flushes, settings and listings also change the index, and
+    because an answer that took an hour is not an hour of silence.
     """
     newest = next((entry for entry in reversed(session.branch) if isinstance(entry.body, Message)), None)
     said_ms = timestamp_ms(newest.timestamp) if newest is not None else 0

@@ -1,4 +1,4 @@
-"""The session-memory hook: saves what was decided in an ended session, and its last messages, as a note.
+"""The session-memory hook: saves the decisions of an ended session, and its last messages, as a note.
 
 Only private sessions are saved, because words of others in a group do not belong in the owner's notes. The
 note is written once for each ended session, even if a crash makes the hook run twice, and no file is
@@ -13,7 +13,7 @@ import json
 import logging
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, tzinfo
 from itertools import chain, islice
@@ -83,12 +83,12 @@ async def _written(workspace: Workspace, path: str, data: bytes) -> bool:
 
 
 class SessionMemory(Record):
-    """A handler for `session_end`. A note keeps the last `messages` messages, below what was decided in them.
+    """A handler for `session_end`. A note has the decisions in the last `messages` messages, then these.
 
-    `decisions` finds that, word for word, in the speakers and texts of these messages.
-    `model` names the conversation within `slug_seconds`. `on_notes` is called with the path of the note.
-    `sources` are those of the workspace's lines. `may_write` says whether a session of this key may write a
-    note. An answer that `says_nothing` is left out.
+    `decisions` finds decisions, word for word, in the speakers and texts of these messages. `model` names the
+    conversation within `slug_seconds`. `on_notes` is called with the path of the note. `sources` are the
+    sources of the workspace's lines. `may_write` says whether a session of this key may write a note. An
+    answer that `says_nothing` is left out.
     """
 
     workspace: Workspace
@@ -173,7 +173,7 @@ class SessionMemory(Record):
         return said.workspace(self.workspace, "hook", words_of=without_speaker)
 
     async def _slug(self, conversation: str, event: SessionEnded) -> str:
-        """A name from the model, or `""` if it gives none in time."""
+        """A name from the model; empty if there is none in time."""
         request = ModelRequest(
             system=SystemPrompt(stable=render("session/slug_system")),
             messages=(
@@ -189,13 +189,13 @@ class SessionMemory(Record):
             async with asyncio.timeout(self.slug_seconds):
                 return slug_of(message_text(await whole_answer(self.model, request)))
         except (ModelError, TimeoutError) as error:
-            log.info("session %s is named after its time: %s", event.session_id, error or "no name in time")
+            log.info("session %s is named by its time: %s", event.session_id, error or "no name in time")
         return ""
 
 
 LEFT_OUT = "[…]"
 MIN_CHARS = 12
-"""Shorter sentences, such as "All right.", match by chance; half of this in scripts with many characters."""
+"""Shorter sentences, such as "All right.", match by chance. Not in ASCII, half of this is enough."""
 
 _WORD = re.compile(r"[^\W_]+")
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|(?<=[。\uff01\uff1f])")
@@ -209,13 +209,13 @@ class KnownNotes:
     """The text of notes that a conversation was shown or wrote."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
-        lines = (line for text in _shown(entries) for line in text.splitlines())
+        lines = (line for entry in entries for text in _note_texts(entry) for line in text.splitlines())
         self._words = "\n".join(f" {_words(line)} " for line in lines)
 
     def remove_from(self, answer: str) -> str:
         """Removes from an answer the sentences, quotations and quoted passages that the notes contain.
 
-        Citations of notes stay, so that the notes can be found from there.
+        Citations of notes stay, so that the notes can be found.
         """
         if not self._words:
             return answer
@@ -242,25 +242,19 @@ class KnownNotes:
         return len(words) >= enough and f" {words} " in self._words
 
 
-def _shown(entries: Iterable[Entry]) -> Iterator[str]:
-    for entry in entries:
-        body = entry.body
-        if isinstance(body, CustomMessage) and body.custom_type in (RECALL_TYPE, CHANGES_TYPE):
-            yield body.content if isinstance(body.content, str) else ""
-        elif isinstance(body, ToolResultMessage) and body.tool_name in MEMORY_TOOL_NAMES:
-            yield from _passages(message_text(body))
-        elif isinstance(body, AssistantMessage):
-            yield from (str(call.arguments.get("text")) for call in body.tool_calls if call.name == "append")
-
-
-def _passages(result: str) -> Iterator[str]:
-    """The text of notes in a memory tool's JSON; all of it if the JSON was cut."""
-    try:
-        found = json.loads(result)
-        yield str(found.get("text", ""))
-        yield from (_SOURCE.sub("", str(hit.get("snippet", ""))) for hit in found.get("results", ()))
-    except (ValueError, RecursionError, AttributeError, TypeError):
-        yield result.replace("\\n", "\n")
+def _note_texts(entry: Entry) -> Iterator[str]:
+    body = entry.body
+    if isinstance(body, CustomMessage) and body.custom_type in (RECALL_TYPE, CHANGES_TYPE):
+        yield body.content if isinstance(body.content, str) else ""
+    elif isinstance(body, ToolResultMessage) and body.tool_name in MEMORY_TOOL_NAMES:
+        try:
+            found = json.loads(message_text(body))
+            yield str(found.get("text", ""))
+            yield from (_SOURCE.sub("", str(hit.get("snippet", ""))) for hit in found.get("results", ()))
+        except (ValueError, RecursionError, AttributeError, TypeError):  # the JSON was cut
+            yield message_text(body).replace("\\n", "\n")
+    elif isinstance(body, AssistantMessage):
+        yield from (str(call.arguments.get("text")) for call in body.tool_calls if call.name == "append")
 
 
 def _words(text: str) -> str:
@@ -292,8 +286,7 @@ class Quote(Record):
 def last_quotes(entries: Sequence[Entry], count: int) -> tuple[Quote, ...]:
     """The last `count` messages on a branch, without commands, tools and silent answers.
 
-    What an answer only repeats from the notes is left out. The result is empty if no person spoke, because an
-    assistant alone is not a conversation.
+    Passages of an answer that repeat the notes are left out. The result is empty if no person spoke.
     """
     recalled = KnownNotes(entries)
     newest_first = filter(None, (_quote(entry, recalled) for entry in reversed(entries)))
@@ -304,7 +297,7 @@ def last_quotes(entries: Sequence[Entry], count: int) -> tuple[Quote, ...]:
 
 
 def new_quotes(note: str, quotes: Sequence[Quote], *, key: str, zone: tzinfo | None) -> tuple[Quote, ...]:
-    """The quotes that are not in an earlier note of a session with this key; all of them for any other text.
+    """The quotes that are not in `note`, if it is a note of a session with this key; else all of them.
 
     The same words after the note's last message count as new.
     """
@@ -327,8 +320,7 @@ def conversation_text(quotes: Sequence[Quote]) -> str:
 
 
 def last_moment(quotes: Sequence[Quote], *, otherwise: datetime) -> datetime:
-    """When the last message was sent, in the time zone of `otherwise`, which is returned if that is
-    unknown."""
+    """The time of the last message in the zone of `otherwise`, which is returned if the time is unknown."""
     return stored_moment(quotes[-1].at_ms if quotes else 0, otherwise.tzinfo) or otherwise
 
 
@@ -366,7 +358,7 @@ def note_mark(event: SessionEnded) -> str:
 def note_text(
     event: SessionEnded, quotes: Sequence[Quote], decided: Sequence[str], *, moment: datetime
 ) -> str:
-    """The note as Markdown, what was `decided` first; `moment` is when the last message was sent."""
+    """The note as Markdown, decisions first; `moment` is the time of the last message."""
     counted = "the last words" if len(quotes) == 1 else f"the last {len(quotes)} messages"
     counted = f"What was decided, and then {counted}" if decided else counted.capitalize()
     return "\n".join(

@@ -30,7 +30,7 @@ from nacre.sessions.contracts.messages import WholeResults
 FILE_TOOL_NAMES = ("read", "write", "edit", "append", "list")
 MAX_LISTED = 500
 DATE_PLACEHOLDER = "YYYY-MM-DD"
-"""Stands for today's date in a path or in the owner's flush instructions, which name the daily log."""
+"""Replaced by today's date in a path and in the owner's flush instructions."""
 
 FLUSH_HEADING = "## Notes of the conversation"
 """The beginning of each flush's heading in a daily log; the time follows it."""
@@ -56,11 +56,11 @@ def file_tools(
 ) -> tuple[Tool, ...]:
     """The five tools for one chat; only `read`, for this session's results, if the chat sees no notes.
 
-    `approved` is the workspace for calls that the owner approved. With `asks_secrets`, the owner is asked
-    before a key or a password is written. `on_changed` is called with the relative path of each file that a
-    call has changed on disk. `now` is the owner's clock: a literal `YYYY-MM-DD` in a path means today.
-    `whole_results` are those of this session only. `read_skill` reads a file of a skill outside of the
-    workspace, for the owner's private chats. `page_chars` is the most that `read` shows at once.
+    `approved` is the workspace for calls that the owner approved. With `asks_secrets`, writing a key or a
+    password needs the owner's approval. `on_changed` is called with the relative path of each changed file.
+    `now` is the owner's clock: a literal `YYYY-MM-DD` in a path means today. `whole_results` are the results
+    of this session. `read_skill` reads a file of a skill outside of the workspace, in the owner's private
+    chats. `page_chars` is the most that `read` shows at once.
     """
     files = _Files(workspace, policy, on_changed, now, read_skill)
     approved_files = _Files(approved, policy, on_changed, now, read_skill) if approved else None
@@ -97,7 +97,7 @@ def _writing_tool(
     arguments: type[ToolArguments],
     call: Callable[[_Files, Any], Awaitable[ToolOutput]],
 ) -> Tool:
-    """A tool that uses `approved_files`, if there are some, for a call that the owner approved."""
+    """A tool that uses `approved_files`, if given, for a call that the owner approved."""
     tool = _tool(name, description, arguments, partial(call, files))
     if approved_files is None:
         return tool
@@ -128,7 +128,9 @@ class _Files:
         if self._policy.is_private and (of_skill := await self._read_skill(path)) is not None:
             name, text, note = shown(path, of_skill)
             return name, text, f"{note}\n[A skill from outside of the workspace: {NOT_THE_OWNERS}.]"
-        relative = await self._readable(path)
+        relative = await self._relative(path)
+        if not self._policy.may_read(relative):
+            raise ToolFailed(_not_here(relative, self._policy))
         content = await self._workspace.read(str(relative))
         moved = content.relative != relative
         # A hard link is a second name of a file that may be private under its first name.
@@ -193,29 +195,29 @@ class _Files:
             below=FLUSH_HEADING,
         )
         if not appended.written:
-            nothing = appended.left_out or f"Nothing was added: all of it already stands in {relative}."
+            nothing = appended.left_out or f"Nothing was added: {relative} already contains all of it."
             return ToolOutput(text=nothing)
         self._on_changed(str(relative))
         skipped = (
-            f" Left out what already stood there: {appended.skipped_parts}." if appended.skipped_parts else ""
+            f" Left out parts that it already contains: {appended.skipped_parts}."
+            if appended.skipped_parts
+            else ""
         )
-        is_redacted = was_redacted(arguments.text.encode(), appended.written.encode())
-        notice = REDACTED_NOTICE if is_redacted else ""
+        notice = redacted_notice(arguments.text.encode(), appended.written.encode())
         count = characters(len(appended.written))
         return ToolOutput(text=f"Appended {count} to {relative}.{skipped}{notice}{appended.left_out}")
 
     async def _redacted(self, arguments: WriteArguments | EditArguments, name: str, wanted: bytes) -> str:
         if not asks_about_secrets(arguments):
             return ""
-        written = await self._workspace.read(name)
-        return REDACTED_NOTICE if was_redacted(wanted, written.data) else ""
+        return redacted_notice(wanted, (await self._workspace.read(name)).data)
 
     async def list(self, arguments: ListArguments) -> ToolOutput:
         relative = await self._relative(arguments.path)
         is_root = relative == PurePosixPath()
         if not is_root and not self._policy.may_read(relative):
             raise ToolFailed(_not_here(relative, self._policy))
-        # Checks each entry: in the root of the workspace, a group sees only what it may open.
+        # In the root of the workspace, a group sees only the entries that it may open.
         entries = [
             entry
             for entry in await self._workspace.list_folder(str(relative))
@@ -231,12 +233,6 @@ class _Files:
         shown = "\n".join(lines) or "(The folder is empty.)"
         return ToolOutput(text=shown, summary=f"{relative}: {counted}")
 
-    async def _readable(self, path: str) -> PurePosixPath:
-        relative = await self._relative(path)
-        if not self._policy.may_read(relative):
-            raise ToolFailed(_not_here(relative, self._policy))
-        return relative
-
     async def _writable(self, path: str) -> PurePosixPath:
         relative = await self._relative(path)
         if self._policy.may_write(relative):
@@ -246,7 +242,7 @@ class _Files:
                 f"{relative} cannot be written: the owner's settings make the workspace read-only here."
             )
         if self._policy.is_private:
-            raise ToolFailed(f"{relative} belongs to a program and is not written by tools.")
+            raise ToolFailed(f"{relative} belongs to a program, so tools cannot write it.")
         raise ToolFailed(f"{relative} cannot be changed in this chat; only {_folders(self._policy)} can.")
 
     async def _relative(self, path: str) -> PurePosixPath:
@@ -281,7 +277,7 @@ class _Reader:
         except SessionError as error:
             raise ToolFailed(f"{path} cannot be read: {error}") from error
         if text is None:
-            raise ToolFailed(f"{path} is not kept in this session. Call the tool that gave it again.")
+            raise ToolFailed(f"{path} is not kept in this session. Call the tool again that returned it.")
         return path, text, ""
 
 
@@ -302,23 +298,23 @@ class ReadArguments(ToolArguments):
     from_line: int = Field(default=1, ge=1, alias="from", description="First line to show, counted from 1.")
     lines: int | None = Field(default=None, ge=1, description="How many lines to show; all by default.")
     from_char: int = Field(
-        default=1, ge=1, alias="char", description="Where to begin in the first line, if that is very long."
+        default=1, ge=1, alias="char", description="Where to begin in the first line, if it is very long."
     )
 
 
 class WriteArguments(ToolArguments):
-    path: str = Field(description="File in the workspace; folders are made as needed.")
+    path: str = Field(description="File in the workspace; folders are created as needed.")
     content: str = Field(description="The whole new content of the file.")
 
 
 class EditArguments(ToolArguments):
     path: str = Field(description="File in the workspace.")
-    old_text: str = Field(description="The passage to replace, exactly as it stands; it must occur once.")
-    new_text: str = Field(description="What takes its place; empty to delete the passage.")
+    old_text: str = Field(description="The passage to replace, copied exactly; it must occur once.")
+    new_text: str = Field(description="The replacement; empty to delete the passage.")
 
 
 class AppendArguments(ToolArguments):
-    path: str = Field(description="File in the workspace; made if it does not exist.")
+    path: str = Field(description="File in the workspace; created if it does not exist.")
     text: str = Field(description="Markdown to add at the end.")
 
 
@@ -326,25 +322,23 @@ class ListArguments(ToolArguments):
     path: str = Field(default=".", description="Folder in the workspace; the workspace itself by default.")
 
 
-REDACTED_NOTICE = f" What looked like a key or a password in it became {REDACTED}, as memory.secrets says."
-_FIELDS = ("content", "text", "new_text")
-
-
 def asks_about_secrets(arguments: Any) -> str:
     """Why the owner is asked before a file tool writes; `""` for a text without a key or password."""
-    texts = [text for name in _FIELDS if isinstance(text := getattr(arguments, name, None), str)]
-    if all(without_new_secrets(text) == text for text in texts):
+    given = (getattr(arguments, name, None) for name in ("content", "text", "new_text"))
+    if all(without_new_secrets(text) == text for text in given if isinstance(text, str)):
         return ""
     return (
-        f"This writes what looks like a key or a password into {arguments.path}. Approved, it is kept as it "
-        "stands; denied, nothing is written."
+        f"This writes what looks like a key or a password to {arguments.path}. Approve it to keep the text "
+        "unchanged; if you deny it, nothing is written."
     )
 
 
-def was_redacted(wanted: bytes, written: bytes) -> bool:
-    """Whether a key or a password was removed while writing."""
+def redacted_notice(wanted: bytes, written: bytes) -> str:
+    """A sentence if a key or a password was removed while writing, else an empty string."""
     mark = REDACTED.encode()
-    return written.count(mark) > wanted.count(mark)
+    if written.count(mark) <= wanted.count(mark):
+        return ""
+    return f" What looked like a key or a password became {REDACTED}, as memory.secrets says."
 
 
 async def run_file_tool(
@@ -378,7 +372,7 @@ def characters(count: int) -> str:
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether the bytes are binary: a zero byte near the beginning, which is git's rule, and no UTF-16."""
+    """Whether the bytes are binary: a zero byte near the beginning, as for git, but not UTF-16."""
     return b"\0" in data[:BINARY_PROBE_BYTES] and encoding_of_note(data) == "utf-8"
 
 
@@ -386,7 +380,7 @@ def text_to_change(data: bytes, name: str) -> str:
     """The full text of a file that is about to be changed.
 
     Raises:
-        ToolFailed: it is not UTF-8 text, and writing it back would destroy what could not be read.
+        ToolFailed: it is not UTF-8 text, so writing it back would destroy the unreadable bytes.
     """
     if is_binary(data):
         raise ToolFailed(f"{name} is a binary file; the file tools only change text.")
@@ -395,7 +389,7 @@ def text_to_change(data: bytes, name: str) -> str:
     except UnicodeDecodeError as error:
         raise ToolFailed(
             f"{name} is not valid UTF-8 (byte {error.start}), so it is not overwritten. "
-            "Write to another name, or let the owner convert it."
+            "Write to another file, or ask the owner to convert it."
         ) from error
 
 
@@ -414,9 +408,9 @@ def encoded(text: str, name: str) -> bytes:
 
 
 def page(text: str, *, from_line: int, lines: int | None, page_chars: int, from_char: int = 1) -> str:
-    """Lines of a text, with a note about their position if they are not all of it.
+    """Lines of a text, with a note about their position if they are not the whole text.
 
-    A line longer than a page is shown in parts; `from_char` is where to begin in the first line.
+    A line longer than a page is shown in parts; `from_char` is the beginning in the first line.
 
     Raises:
         ToolFailed: the text has fewer lines than `from_line`, or the line fewer characters.
@@ -428,10 +422,10 @@ def page(text: str, *, from_line: int, lines: int | None, page_chars: int, from_
     if total == 0:
         return "(The file is empty.)"
     if from_line > total:
-        raise ToolFailed(f"Line {from_line} is behind the end: the file has {total} lines.")
+        raise ToolFailed(f"Line {from_line} is past the end: the file has {total} lines.")
     if from_char > max(1, len(all_lines[from_line - 1])):
         raise ToolFailed(
-            f"Character {from_char} is behind the end: line {from_line} has "
+            f"Character {from_char} is past the end: line {from_line} has "
             f"{len(all_lines[from_line - 1])} characters."
         )
     wanted = all_lines[from_line - 1 : from_line - 1 + min(lines or MAX_PAGE_LINES, MAX_PAGE_LINES)]
@@ -464,7 +458,7 @@ def replaced_once(text: str, old: str, new: str, *, name: str) -> str:
         ToolFailed: `old` is empty, equals `new`, or does not occur exactly once.
     """
     if not old:
-        raise ToolFailed("old_text is empty. Give the passage that is to be replaced, exactly as it stands.")
+        raise ToolFailed("old_text is empty. Give an exact copy of the passage to replace.")
     if old == new:
         raise ToolFailed("old_text and new_text are the same, so nothing would change.")
     lines = old.replace("\r\n", "\n").split("\n")
@@ -477,10 +471,10 @@ def replaced_once(text: str, old: str, new: str, *, name: str) -> str:
         where = ", ".join(str(text.count("\n", 0, each.start()) + 1) for each in found[:10])
         raise ToolFailed(
             f"old_text was found {len(found)} times in {name} (lines {where}). "
-            "Include more of the lines around it, so that it is unique."
+            "Include more of the surrounding lines to make it unique."
         )
     hint = (
-        "It is there with different white space or line breaks; copy it exactly from the file."
+        "The file has it with different white space or line breaks; copy it exactly."
         if " ".join(old.split()) in " ".join(text.split()) and old.strip()
         else "Read the file again and copy the passage exactly."
     )

@@ -1,4 +1,4 @@
-"""`@tool` makes a tool of a typed Python function. The model reads its docstring and annotations."""
+"""`@tool` makes a tool from a typed Python function. The model reads its docstring and annotations."""
 
 from __future__ import annotations
 
@@ -30,21 +30,18 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 ToolChats: TypeAlias = Audience
-"""The chats of a tool: `private` is the owner alone, `direct` a chat with somebody else, `group` any
-other."""
+"""The chats of a tool: `private` is the owner alone, `direct` another person alone, `group` any other."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """The tool names that OpenAI and Anthropic allow."""
 _RESERVED_BY_PYDANTIC = frozenset(name for name in dir(BaseModel) if name.startswith("model_"))
-"""Names that a pydantic model reserves."""
 
 
 class ToolChat(Record, Generic[ContextT_co]):
     """The chat in which a tool is offered. `workspace` is the folder with the notes.
 
-    `origin` is where its latest message came from, or `None` if unknown. `sources` attributes the lines that
-    the chat's session writes, or is `None` without a session. `context` is what the program gave with the
-    message, `Inbound.context`.
+    `origin` is the source of its latest message, or `None` if unknown. `sources` attributes the lines that
+    the chat's session writes, or is `None` without a session. `context` is `Inbound.context`.
     """
 
     session_key: str
@@ -58,14 +55,14 @@ class ToolChat(Record, Generic[ContextT_co]):
 
 
 class ToolContext(Record, Generic[ContextT_co]):
-    """One call of a tool: its chat, how to report its progress, and what the program gave with the message.
+    """One call of a tool: its chat, its progress, and the value that the program passed with the message.
 
-    `context` is `Inbound.context`, of which a parameter's type says what it is: `ToolContext[User]`.
-    `progress` reports one short line to whoever watches the turn (`ToolProgressed`).
+    `context` is `Inbound.context`; a parameter's annotation gives its type: `ToolContext[User]`. `progress`
+    sends one short line as `ToolProgressed`.
 
     A coroutine is canceled when the turn stops or the call takes too long. A plain function runs on its own
-    thread, which nobody can stop and which ends with the program; a long one should check `is_cancelled` now
-    and then. `progress` and `is_cancelled` are thread-safe.
+    thread, which cannot be stopped and ends with the program; a long one should check `is_cancelled` now and
+    then. `progress` and `is_cancelled` are thread-safe.
     """
 
     chat: ToolChat[ContextT_co]
@@ -75,7 +72,7 @@ class ToolContext(Record, Generic[ContextT_co]):
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether nobody waits for the result any more."""
+        """Whether the result is no longer needed."""
         return self.scope.cancelled.is_set()
 
 
@@ -96,7 +93,7 @@ class FunctionTool(Generic[P, R]):
     is_method: bool = False
 
     def __get__(self, owner: object, kind: type | None = None) -> FunctionTool[..., R]:
-        """The tool of an object, for a method that is one."""
+        """The tool of an object, if the function is a method."""
         if owner is None or not self.is_method:
             return self
         method: Callable[..., R] = self.function
@@ -118,8 +115,8 @@ class FunctionTool(Generic[P, R]):
                 )
             call: Callable[..., Any] = partial(self.function, **values)
             is_async = inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call)
-            result = call() if is_async else await on_its_own_thread(partial(_plainly, call, scope))
-            # A plain function may return a coroutine function's awaitable, as decorators do.
+            result = call() if is_async else await on_its_own_thread(partial(_run_plain, call, scope))
+            # A decorated function may be plain and return an awaitable.
             value = await result if inspect.isawaitable(result) else result
             if isinstance(value, AsyncGenerator):
                 value = await _last(value, scope.progress)
@@ -175,15 +172,15 @@ def tool(
     timeout_seconds: float | None = None,
     needs_approval: bool | Callable[..., bool | str] = False,
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
-    """Makes a tool of a function, as `@tool` or `@tool(...)`.
+    """Makes a tool from a function, as `@tool` or `@tool(...)`.
 
     The tool's name and description default to the function's name and docstring. Each parameter needs a type,
     which pydantic checks; `Annotated[int, Field(description="…", ge=1)]` describes and restricts it. A
     parameter of type `ToolContext` receives the call's context and is hidden from the model. The return value
     becomes the result: a string as it is, an `Attachment` as an image or a file, anything else as JSON. A
     generator yields its progress and then its result. A decorated method is a tool of each object. The
-    function raises `ToolFailed` with a sentence for the model if it cannot do what was asked; any other
-    exception is logged and reported to the model.
+    function raises `ToolFailed` with a sentence for the model if it fails; any other exception is logged and
+    reported to the model.
 
     `chats` says where the tool is offered; the default is `Agent.open(tool_chats=)`. `timeout_seconds`
     limits a call; the default is `agents.defaults.toolTimeoutSeconds`. `needs_approval` asks the owner before
@@ -225,8 +222,8 @@ def _parameters(tool_name: str, function: Callable[..., Any]) -> tuple[str, dict
         hints = get_type_hints(named, include_extras=True)
     except NameError as error:
         raise TypeError(
-            f"A type of the tool {tool_name!r} cannot be found: {error}. Import or define what the "
-            "annotations name at the top of the module, not only for type checkers."
+            f"A type of the tool {tool_name!r} cannot be found: {error}. Import or define the types of its "
+            "annotations at the top of the module, not only for type checkers."
         ) from error
     context_name, fields = "", {}
     given = function.keywords if isinstance(function, partial) else {}
@@ -249,7 +246,7 @@ def _parameters(tool_name: str, function: Callable[..., Any]) -> tuple[str, dict
 
 
 def _is_method(function: Callable[..., Any]) -> bool:
-    """Whether it is a method in the body of its class, so that its first parameter is the object."""
+    """Whether it is a method in the body of its class, whose first parameter is the object."""
     if not inspect.isfunction(function):
         return False
     place = function.__qualname__.rpartition(".")[0]
@@ -259,10 +256,10 @@ def _is_method(function: Callable[..., Any]) -> bool:
 
 
 def _arguments(tool_name: str, fields: dict[str, Any]) -> type[ToolArguments]:
-    """The fields as a model. Its schema is built now, because an invalid one would break every later turn."""
+    """The fields as a model. Its schema is built here, because an invalid one would break every turn."""
     try:
         with warnings.catch_warnings():
-            # A parameter may have the name of a pydantic method such as `json` or `copy`, which nobody calls.
+            # A parameter may be named like a pydantic method that is not used, such as `json` or `copy`.
             warnings.filterwarnings("ignore", "Field name .* shadows an attribute")
             arguments = create_model(f"{tool_name}_arguments", __base__=ToolArguments, **fields)
         arguments.model_json_schema(by_alias=True)
@@ -272,8 +269,8 @@ def _arguments(tool_name: str, fields: dict[str, Any]) -> type[ToolArguments]:
     return arguments
 
 
-def _plainly(call: Callable[[], object], scope: CallScope) -> object:
-    """What a plain function returns, or the last value of a generator; those before it are progress."""
+def _run_plain(call: Callable[[], object], scope: CallScope) -> object:
+    """A plain function's result, or the last value of a generator; earlier values are progress."""
     result = call()
     if not isinstance(result, Generator):
         return result
@@ -288,7 +285,7 @@ def _plainly(call: Callable[[], object], scope: CallScope) -> object:
 
 
 async def _last(values: AsyncGenerator[object, None], progress: Callable[[str], None]) -> object:
-    """The last value of a generator; those before it are progress."""
+    """The last value of a generator; earlier values are progress."""
     last: object = None
     async with aclosing(values):
         async for value in values:
@@ -299,11 +296,11 @@ async def _last(values: AsyncGenerator[object, None], progress: Callable[[str], 
 
 
 def _output(result: object) -> ToolOutput:
-    """A function's result as the model gets it, with the images in it as images."""
+    """A function's result for the model, with its images as images."""
     items: tuple[object, ...] = tuple(result) if isinstance(result, list | tuple) else (result,)
-    if not any(isinstance(item, Attachment) for item in items):
-        return ToolOutput(text=_text(result))
     files = [item for item in items if isinstance(item, Attachment)]
+    if not files:
+        return ToolOutput(text=_text(result))
     images = [
         Image(data=b64encode(file.data).decode(), mime_type=file.mime_type)
         for file in files
@@ -321,7 +318,6 @@ def _file(file: Attachment) -> str:
 
 
 def _text(result: object) -> str:
-    """A function's result as the model reads it."""
     if result is None:
         return "Done."
     if isinstance(result, str):
@@ -329,7 +325,7 @@ def _text(result: object) -> str:
     any_value = TypeAdapter(Any, config=ConfigDict(ser_json_inf_nan="constants"))
     try:
         plain = any_value.dump_python(result, mode="json", fallback=str)
-    except ValueError:  # bytes that are no text, or a circle; the tool has done its work all the same
+    except ValueError:  # bytes that are not text, or a circular reference
         return repr(result)
     return json.dumps(plain, ensure_ascii=False, indent=1)
 
@@ -341,11 +337,11 @@ class ToolSource(Protocol):
         """Prepares the tools for such a chat before a turn, within a few seconds."""
 
     def tools(self, taken: Collection[str]) -> tuple[FunctionTool[..., Any], ...]:
-        """The tools that are known now, with names that are not in `taken`."""
+        """The tools that are available now, with names that are not in `taken`."""
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Sentences for the owner about omitted tools and servers that do not answer."""
+        """Sentences for the owner about omitted tools and unreachable servers."""
 
     def status(self) -> tuple[str, ...]: ...
 

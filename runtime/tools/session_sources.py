@@ -1,4 +1,4 @@
-"""Attributes the lines that a session writes into notes: who spoke in it, and who said a line."""
+"""Attributes the lines that a session writes to notes: who spoke in it, and who said a line."""
 
 from __future__ import annotations
 
@@ -43,33 +43,30 @@ _OWN_TOOLS = ("schedule",)
 NOTE_TOOLS = frozenset((*_FILE_TOOLS, *_MEMORY_TOOLS, *_FACT_TOOLS, *_OWN_TOOLS))
 """Nacre's own tools, whose results are notes. A note records its own author."""
 FOREIGN_MARK = NOT_THE_OWNERS
-"""The mark in these tools' results for words that are not the owner's."""
+"""The mark for words that are not the owner's in the results of these tools."""
 IMPORT_ENTRY = "nacre.import"
 """The entry of an imported transcript, with the `source` program and the `id` there."""
 IMPORTED, CONVERSATION, PARTS = "imported conversation", "earlier conversation", "part of a long line"
-"""Names for words whose author is unknown, next to those of people and tools."""
+"""Names for words with an unknown author."""
 SUB_AGENT_ENTRY = "nacre.sub_agent"
-"""The entry of a sub-agent's transcript that names its caller: its user messages are the assistant's
-words."""
+"""The entry that marks a sub-agent's transcript, whose user messages are the assistant's words."""
 
 MOST_RECENT = 400
 """The number of recent messages that are searched for the author of a line."""
 MOST_NAMES = 12
 MOST_WORDS = 20_000
-"""How many different words of tools are kept of a session."""
+"""How many different words of tool results are kept for a session."""
 
 _WORD = re.compile(r"[^\W_]+")
 # Transcripts of earlier versions have a file's text in the same block as the sender's.
 _ATTACHED = re.compile(r"^\[attachment .* bytes; this is its text", re.MULTILINE)
 _OTHERS = re.compile(r'"saidBy":\s*"(?!owner"|assistant")')
 _OF_SESSIONS = re.compile(r'"source":\s*"sessions"')
-# A part of a line has another key than the line, so its author cannot be determined.
+# A part of a line does not have the line's key, so its author is unknown.
 _CUT = re.compile(r'more characters; go on with from=\d+, char=|"truncated":\s*true')
 
 
 class _UserText(Record):
-    """The words of a person in one message."""
-
     entry_id: str
     sender: str
     text: str
@@ -87,11 +84,11 @@ class _UserText(Record):
 class SpeakerLog:
     """Who spoke in a session, on all of its branches, updated incrementally.
 
-    A summary removes no speaker, because the transcript still has its messages. `tools` returned something
-    from outside, `people` are the ids of senders, and `note_keys` are the lines of notes that were shown.
+    A summary removes no speaker, because the transcript keeps its messages. `tools` returned text from
+    outside, `people` are the ids of senders, and `note_keys` are the keys of shown lines of notes.
     `has_newer_speakers` means that others spoke since the latest message or in it; `latest_keys` are the
-    lines of notes shown since then. `tool_words` has the words of the tools' results, and is `None`
-    if others said more than these.
+    keys of lines shown since then. `tool_words` are the words of the tools' results, or `None` if there are
+    other foreign words.
     """
 
     def __init__(self) -> None:
@@ -123,8 +120,7 @@ class SpeakerLog:
         return next((said for said in reversed(self.recent) if words in said.words), None)
 
     def likely_message(self, line: str) -> _UserText | None:
-        """The message of a person that shares most words with a line: half of the line's significant words
-        or more, at least two, and more than any other message."""
+        """The message that shares the most significant words with a line: at least half of them and two."""
         stems = stems_of(line)
         counts = [len(stems & said.stems) for said in self.recent]
         most = max(counts, default=0)
@@ -132,7 +128,7 @@ class SpeakerLog:
         return self.recent[counts.index(most)] if is_clear else None
 
     def restated_message(self, line: str) -> _UserText | None:
-        """The newest message of a person that a line states in other words, with nothing of a tool alone."""
+        """The newest message that a line states in other words, with no word that only a tool said."""
         if self.tool_words is None:
             return None
         said = [(each.text, each.stems) for each in self.recent]
@@ -140,7 +136,7 @@ class SpeakerLog:
         return self.recent[at] if at is not None else None
 
     def is_latest_message(self, line: str) -> bool:
-        """Whether the latest message contains exactly these words and nobody else spoke since or in it."""
+        """Whether the latest message has these words in order, and nobody else spoke since or in it."""
         words = _words(line)
         has_words = bool(words.strip()) and bool(self.recent) and words in self.recent[-1].words
         return has_words and not self.has_newer_speakers and not self.is_sub_agent
@@ -152,7 +148,11 @@ class SpeakerLog:
                 self._add_message(entry.id, message)
             case ToolResultMessage() as result if result.tool_name not in NOTE_TOOLS:
                 self._add_tool(result.tool_name)
-                self._add_words(result)
+                if any(isinstance(block, Image) for block in result.content):
+                    self.tool_words = None
+                if self.tool_words is not None:
+                    self.tool_words.update(_WORD.findall(message_text(result).casefold()))
+                    self.tool_words = self.tool_words if len(self.tool_words) <= MOST_WORDS else None
             case ToolResultMessage() as result:
                 self._add_notes(message_text(result))
             case AssistantMessage(tool_calls=calls) if any(["char" in call.arguments for call in calls]):  # noqa: C419 - most have none
@@ -170,13 +170,6 @@ class SpeakerLog:
     def _add_tool(self, name: str) -> None:
         self.tools[name] = None
         self.has_newer_speakers = True
-
-    def _add_words(self, result: ToolResultMessage) -> None:
-        if any(isinstance(block, Image) for block in result.content):
-            self.tool_words = None
-        if self.tool_words is not None:
-            self.tool_words.update(_WORD.findall(message_text(result).casefold()))
-            self.tool_words = self.tool_words if len(self.tool_words) <= MOST_WORDS else None
 
     def _add_person(self, name: str) -> None:
         self.people[name] = None
@@ -210,7 +203,7 @@ class SpeakerLog:
         if _CUT.search(text):
             self._add_person(PARTS)
         lines = list(_shown_lines(text))
-        # Many notes share headings, so they identify nothing if other lines were shown.
+        # Many notes share headings, so headings identify a note only if no other line was shown.
         own = [line for line in lines if line_key(line) and not line.lstrip(" >").startswith("#")]
         keys = {key for line in own or lines if (key := line_key(line))}
         self.note_keys |= keys
@@ -245,9 +238,8 @@ class SessionSources(Record):
     ) -> Workspace:
         """The workspace for a writer of this session.
 
-        `entry_ids` returns the first and last entry that it writes about; the default is the current turn.
-        `words_of` returns the part of a line that somebody may have said. `is_approved` is passed to
-        `SourcedWorkspace`.
+        `entry_ids` returns the first and the last entry that the lines are about; the default is the current
+        turn. `words_of` returns the part of a line that somebody may have said.
         """
 
         async def begin() -> SourceOf:
@@ -274,7 +266,7 @@ class SessionSources(Record):
         return not await self.sources.others_keys(tuple(speakers.latest_keys))
 
     async def _asks_to_keep(self) -> bool:
-        """Whether the owner's latest message asks to remember something, and nobody else spoke since."""
+        """Whether the owner's latest message asks to remember something, and nobody spoke since."""
         from nacre.runtime.models.offline.reading import read_intent  # compiles its patterns on first use
 
         text = next((said.text for said in reversed(self.speakers().recent)), "")
@@ -286,7 +278,7 @@ class SessionSources(Record):
         return bool(await rejected_lines(self.sources, "", text, lines, is_wish=self._asks_to_keep))
 
     async def other_authors(self, text: str) -> str:
-        """Who besides the owner may have contributed to `text`, which a model worded; empty for nobody."""
+        """The names of other people who may have contributed to `text` of a model; empty if none."""
         source = (await self.begin("tool"))("")
         lines = filter(str.strip, text.splitlines())
         if source.is_owners_word or all([await self._is_from_owner(line) for line in lines]):
@@ -294,7 +286,7 @@ class SessionSources(Record):
         return names_of_others((source,)) or "others"
 
     async def of_tool(self, name: str) -> SourceOf:
-        """Like `begin`, for lines that the tool with this name writes into a note by itself."""
+        """Like `begin`, for lines that the named tool writes to a note without Nacre's tools."""
         source_of = await self.begin("tool")
 
         def written(line: str) -> Source:
@@ -310,8 +302,8 @@ class SessionSources(Record):
     async def begin(self, written_by: Writer, entry_ids: tuple[str, ...] = ()) -> SourceOf:
         """Returns a function that attributes the lines that this session is about to write.
 
-        A line is one person's word if a message of theirs contains its words in order, and the owner's if it
-        states a message of theirs and nothing that only a tool said. Otherwise it may be the word of
+        A line is one person's word if their message contains its words in order, and the owner's if it
+        restates a message of theirs and nothing that only a tool said. Otherwise it may be the word of
         everybody who spoke, including tools and quoted notes, because a model can attribute any words to
         anybody. A line of a flush then still names the message that it is likely made from.
         """

@@ -1,5 +1,4 @@
-"""Tools, how their calls become results, and how results are cut to size. A tool's failure never ends a
-turn."""
+"""Tools, their calls, and the size of their results. A tool's failure never ends a turn."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ STEP_SHARE = 0.5
 CHARS_PER_TOKEN = 4
 MIN_RESULT_CHARS = 2_000
 LAST_RESORT_CHARS = 400
-"""The size of each further result after a step has used its share."""
+"""The size of each result after a step has used its share."""
 
 MAX_PAGE_CHARS = 14_000
 MAX_TAIL_CHARS = 4_000
@@ -58,9 +57,9 @@ _IMPORTANT_TAIL = re.compile(
 
 
 class ResultLimits(Record):
-    """The limits of one result, and of all results of one step (the answers to one message's calls).
+    """The limits of one result, and of all results of one step (the calls of one message).
 
-    `page_chars` is the size of a page of `read`, so small that a page is not cut again.
+    `page_chars` is the size of a page of `read`, small enough that a page is not cut again.
     """
 
     result_chars: int
@@ -104,14 +103,13 @@ class ToolResults:
         self._tokens_left = self._limits.step_tokens
 
     async def fitted(self, message: ToolResultMessage) -> ToolResultMessage:
-        """Cuts a message to size for storage; the same object if it fits. Images stay, because they were
-        limited before.
+        """Cuts a message to size for storage; the same object if it fits. Images stay.
 
         If the full result cannot be stored, the turn continues, and the note says that the rest is lost.
         """
         self._calls_left = max(0, self._calls_left - 1)
         text = message_text(message)
-        # Reserves the minimum for each result still to come.
+        # Reserves the minimum for each later result.
         reserved_tokens = self._calls_left * MIN_RESULT_CHARS // CHARS_PER_TOKEN
         room_tokens = min(self._limits.result_tokens, self._tokens_left - reserved_tokens)
         limit_chars, tokens = await asyncio.to_thread(
@@ -144,16 +142,16 @@ class ToolResults:
             await self._whole.keep(name, text)
         except (SessionError, ValueError) as error:
             log.warning("could not store a full tool result: %s", error)
-            return "", "The rest could not be kept on disk"
+            return "", "The rest could not be stored"
         return name, ""
 
 
 def fitting_chars(
     text: str, limit_chars: int, room_tokens: int, count_tokens: Callable[[str], int]
 ) -> tuple[int, int]:
-    """The number of characters of a text that may stay, and about how many tokens they take.
+    """The number of characters of a text that fit, and their approximate tokens.
 
-    It is at least `MIN_RESULT_CHARS` while there is any room, and `LAST_RESORT_CHARS` if there is none.
+    At least `MIN_RESULT_CHARS` fit while there is any room, and `LAST_RESORT_CHARS` if there is none.
     """
     least_chars = MIN_RESULT_CHARS if room_tokens > 0 else LAST_RESORT_CHARS
     if len(text) <= least_chars:
@@ -187,30 +185,26 @@ def cut(text: str, limit_chars: int, *, path: str, problem: str = "") -> str:
 
 
 def left_out_note(text: str, head_chars: int, tail_chars: int, *, path: str, problem: str = "") -> str:
-    """A note about how much was left out between the beginning and the end, and how to read on; see `cut`."""
+    """A note about the text left out between the beginning and the end, and how to read on; see `cut`."""
     left_out = f"{len(text) - head_chars - tail_chars} of {len(text)} characters left out here"
-    return f"[... {left_out}. {_how_to_read_on(text[:head_chars], path, problem, len(text))} ...]"
-
-
-def _how_to_read_on(head: str, path: str, problem: str, text_chars: int) -> str:
     if not path:
-        return f"{problem}; ask for less at once to see more."
-    line = head.count("\n") + 1
-    char = len(head) - (head.rfind("\n") + 1)
+        return f"[... {left_out}. {problem}; ask for less at once to see more. ...]"
+    line = text.count("\n", 0, head_chars) + 1
+    char = head_chars - (text.rfind("\n", 0, head_chars) + 1)
     more = f", char={char + 1}" if char else ""
-    kept = f" The first {MAX_KEPT_CHARS} characters are kept." if text_chars > MAX_KEPT_CHARS else ""
-    return f'To go on: read with path="{path}", from={line}{more}.{kept}'
+    kept = f" The first {MAX_KEPT_CHARS} characters are kept." if len(text) > MAX_KEPT_CHARS else ""
+    return f'[... {left_out}. To go on: read with path="{path}", from={line}{more}.{kept} ...]'
 
 
 MOST_IMAGES = 4
-"""The most images shown per result: each costs as much as a page of text in every later request."""
+"""The most images of a result: each costs as much as a page of text in every later request."""
 
 
 class ToolFailed(Exception):
-    """A tool could not do what it was asked; the message is a sentence for the model.
+    """A tool call failed; the message is a sentence for the model.
 
-    `detail` is for the log and the author, and never reaches a model. Whoever follows the turn gets the
-    exception itself, also one of a class of its author: `ToolEnded.error`.
+    `detail` is for the log and the author, and never reaches a model. `ToolEnded.error` is the exception
+    itself, which may be of a subclass.
     """
 
     def __init__(self, message: str, *, detail: str = "") -> None:
@@ -225,10 +219,10 @@ class ToolArguments(BaseModel):
 
 
 class ToolOutput(Record):
-    """A tool's result: `text` for the model, `summary` as one short line for a person watching.
+    """A tool's result: `text` for the model, `summary` as one short line for people.
 
     `images` follow the text if the model accepts images; otherwise the text says that they are not shown.
-    With `is_answer`, the text is the reply of the turn, and no model is asked any more.
+    With `is_answer`, the text is the reply of the turn.
     """
 
     text: str
@@ -238,10 +232,10 @@ class ToolOutput(Record):
 
 
 class CallScope(Record):
-    """A running call. `cancelled` is set when nobody waits for its result any more.
+    """A running call. `cancelled` is set when its result is no longer needed.
 
-    `progress` takes one short line for a person watching. Both are thread-safe. `is_approved` means that the
-    owner saw this call and approved it.
+    `progress` sends one short line for people. Both are thread-safe. `is_approved` means that the owner
+    approved this call.
     """
 
     call_id: str
@@ -255,7 +249,7 @@ class Tool(Record):
 
     `run` receives a validated instance of `arguments` and raises `ToolFailed` with a sentence if it fails.
     `timeout_seconds` limits a call; `None` means the toolbox's limit. `needs_approval` says whether the owner
-    approves a call first; a function decides by the arguments and may return the reason.
+    must approve a call; a function decides by the arguments and may return the reason.
     """
 
     name: str
@@ -270,7 +264,7 @@ class Tool(Record):
 
 
 class ToolOutcome(Record):
-    """A finished call: the message for the transcript, a line for a person, and what it raised."""
+    """A finished call: the message for the transcript, a line for people, and the error."""
 
     message: ToolResultMessage
     summary: str
@@ -295,8 +289,8 @@ class ToolGuard(Protocol):
 class Toolbox:
     """A fixed set of tools with unique names. A call that takes longer than `timeout_seconds` is stopped.
 
-    `guard` returns what runs before and after each call. `image_problem` returns why an image is not shown
-    to the model, or an empty string.
+    `guard` returns the guard of each call. `image_problem` returns why an image is not shown to the model, or
+    an empty string.
     """
 
     def __init__(
@@ -324,8 +318,7 @@ class Toolbox:
     ) -> ToolOutcome:
         """Runs one call. Every failure becomes an error result; only a cancellation is raised.
 
-        `progress` is called on the event loop's thread with each progress line, until the call has ended or
-        was stopped.
+        `progress` is called on the event loop's thread with each progress line until the call ends.
         """
         scope = _scope(call.id, progress)
         images: tuple[Image, ...] = ()
@@ -384,7 +377,7 @@ class Toolbox:
                 raise
             raise ToolFailed(
                 f"The tool {call.name!r} was stopped after {seconds:.15g} seconds. "
-                "What it had done by then stays done. Ask it for less at once, or do without it."
+                "What it did until then stays done. Ask it for less at once, or do without it."
             ) from error
 
     def _message(
@@ -394,7 +387,7 @@ class Toolbox:
         for number, image in enumerate(images, 1):
             problem = self._image_problem(image)
             if not problem and len(shown) == MOST_IMAGES:
-                problem = f"{MOST_IMAGES} of one result are shown at most"
+                problem = f"a result may show {MOST_IMAGES} at most"
             if problem:
                 text += f"\n[Image {number} is not shown: {problem}.]"
             else:
@@ -426,15 +419,14 @@ def _scope(call_id: str, progress: Callable[[str], None]) -> CallScope:
     return CallScope(call_id=call_id, progress=report, cancelled=cancelled)
 
 
-@lru_cache(maxsize=4_096)  # the tools of one chat are mostly those of another
+@lru_cache(maxsize=4_096)  # most chats have the same tools
 def _spec(name: str, description: str, arguments: type[ToolArguments]) -> ToolSpec:
     return ToolSpec(name=name, description=description, parameters=_schema(arguments))
 
 
 @lru_cache(maxsize=4_096)
 def _schema(arguments: type[ToolArguments]) -> Mapping[str, Any]:
-    """The JSON schema of an arguments class, cached because building it takes longer than the rest of a
-    turn."""
+    # Cached because building it takes longer than the rest of a turn.
     schema = arguments.model_json_schema(by_alias=True)
     schema.pop("title", None)
     for prop in schema.get("properties", {}).values():
@@ -444,7 +436,7 @@ def _schema(arguments: type[ToolArguments]) -> Mapping[str, Any]:
 
 
 def problems_of(error: ValidationError) -> str:
-    """What does not fit, each field with its place, without the values."""
+    """The problems with the path of each field, without the values."""
     return "; ".join(
         f"{'.'.join(str(part) for part in item['loc']) or 'arguments'}: {item['msg']}"
         for item in error.errors(include_url=False, include_input=False)
@@ -473,7 +465,7 @@ async def on_its_own_thread(function: Callable[[], R]) -> R:
         except StopIteration as error:
             # A future rejects this exception, so its caller would wait forever.
             done.set_exception(RuntimeError(f"it raised StopIteration({error})"))
-        except BaseException as error:  # noqa: BLE001 - it is raised where the result is waited for
+        except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
             done.set_exception(error)
 
     threading.Thread(target=run, name="tool", daemon=True).start()

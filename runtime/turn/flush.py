@@ -382,7 +382,7 @@ class NotesFile:
         """The `append` tool, which writes to this log whatever path the model names."""
         return Tool(
             name="append",
-            description=f"Append Markdown to {self.path}. Text that it already has is not added again.",
+            description=f"Append Markdown to {self.path}. Text that it already contains is not added again.",
             arguments=AppendArguments,
             run=self._append,
         )
@@ -406,7 +406,9 @@ class NotesFile:
             self.problem = f"{self.path} could not be written: {reason}"
             raise ToolFailed(self.problem) from error
         if not outcome.written:
-            return ToolOutput(text=outcome.left_out or f"Nothing new: {self.path} already has all of it.")
+            return ToolOutput(
+                text=outcome.left_out or f"Nothing new: {self.path} already contains all of it."
+            )
         self.wrote, self.problem = True, ""
         self.added += outcome.written
         return ToolOutput(text=f"Appended to {self.path}.{outcome.left_out}")

@@ -43,9 +43,8 @@ from nacre.sessions.view.transcript import (
 class CompactionPlan(Record):
     """A compaction that is possible.
 
-    `to_summarize` goes into the history's summary, together with `previous_summary`. When the cut falls
-    inside a turn, `turn_prefix` is that turn's part before the cut. `kept_tokens` is the estimated size of
-    the messages that stay verbatim. `facts` go below the summary, no matter who writes it.
+    `to_summarize` goes into the history's summary, together with `previous_summary`. If the cut is inside a
+    turn, `turn_prefix` is that turn's part before the cut. `facts` are appended to every summary.
     """
 
     first_kept_entry_id: str
@@ -53,7 +52,6 @@ class CompactionPlan(Record):
     turn_prefix: tuple[Message, ...]
     tokens_before: int
     previous_summary: str | None
-    kept_tokens: int
     facts: SummaryFacts = field(default_factory=SummaryFacts)
 
     def details(self) -> dict[str, list[str]]:
@@ -78,7 +76,7 @@ class _Unit(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Counted when asked for: of a long history only the end is."""
+        """Counted on access, because only the end of a long history is needed."""
         return estimate_message_tokens(self.message, self.count_tokens)
 
     @property
@@ -95,12 +93,14 @@ def plan_compaction(
 ) -> CompactionPlan | NothingToCompact:
     """Plans a compaction that keeps about `keep_recent_tokens` of the branch's end verbatim.
 
-    The cut never separates a call from its result. The newest user message always stays: it is kept, or, when
-    its own turn has to be cut, `build_transcript` shows it before the kept part. A cut directly before an
+    The cut never separates a call from its result. The newest user message always stays: it is kept, or, if
+    its own turn must be cut, `build_transcript` shows it before the kept part. A cut directly before an
     unanswered user message also keeps the preceding exchange if that is small enough.
     """
-    start = _start(branch)
-    previous = last_compaction(branch)
+    start, previous = 0, last_compaction(branch)  # the first entry that no summary covers yet
+    if previous is not None and (at := last_compaction_place(branch)) is not None:
+        kept_id = previous.first_kept_entry_id
+        start = next((place for place in range(at - 1, -1, -1) if branch[place].id == kept_id), at + 1)
     units = _units(branch, start, count_tokens)
     cuts = _valid_cuts(units)
     base = _base_cut(units, cuts, keep_recent_tokens)
@@ -122,7 +122,6 @@ def plan_compaction(
         turn_prefix=turn_prefix,
         tokens_before=tokens_before,
         previous_summary=without_facts(previous.summary) if previous else None,
-        kept_tokens=_kept_tokens(units, cut),
         facts=facts,
     )
 
@@ -161,16 +160,6 @@ def _why_nothing_is_old(units: Sequence[_Unit], keep_recent_tokens: int) -> str:
     )
 
 
-def _start(branch: Sequence[Entry]) -> int:
-    """The index of the first entry that no summary covers yet."""
-    at = last_compaction_place(branch)
-    previous = last_compaction(branch)
-    if at is None or previous is None:
-        return 0
-    kept_id = previous.first_kept_entry_id
-    return next((place for place in range(at - 1, -1, -1) if branch[place].id == kept_id), at + 1)
-
-
 def _units(branch: Sequence[Entry], start: int, count_tokens: Callable[[str], int]) -> list[_Unit]:
     units: list[_Unit] = []
     projections = projections_of(prune_record(branch))
@@ -193,8 +182,7 @@ def _units(branch: Sequence[Entry], start: int, count_tokens: Callable[[str], in
 
 
 def _valid_cuts(units: Sequence[_Unit]) -> list[int]:
-    """Indexes at which the kept part may begin: not a result, not a recalled note, and no open call before
-    it."""
+    """Indexes at which the kept part may begin: not at a result or a recalled note, nor in an open call."""
     last_result = last_results([unit.message for unit in units])
     cuts: list[int] = []
     open_until = -1
@@ -220,7 +208,7 @@ def _refined_cut(units: Sequence[_Unit], valid_cuts: Sequence[int], cut: int, ke
     cuts = set(valid_cuts)
     opening = _turn_start(units, cut)
     if opening in cuts and len(_old(units[opening:cut])) == 1:
-        # Only a request would be summarized, and it stays visible anyway or is cheap to keep.
+        # Only a request would be summarized, which stays visible anyway or is cheap to keep.
         stays = not any(unit.is_said for unit in units[cut:])
         is_cheap = units[opening].tokens * 4 <= keep_recent_tokens and _old(units[:opening])
         cut = opening if stays or is_cheap else cut
@@ -264,17 +252,10 @@ def _open_asks(entries: Iterable[Entry]) -> list[str]:
 
 
 def _first_kept_place(branch: Sequence[Entry], start: int, place: int) -> int:
-    """Extends the kept part back over the settings and records directly before its first message."""
+    """The place of the first kept entry, including settings and records directly before the message."""
     while place > start:
         entry = branch[place - 1]
         if not isinstance(entry.body, CustomRecord | RawBody) or entry_item(entry) is not None:
             break
         place -= 1
     return place
-
-
-def _kept_tokens(units: Sequence[_Unit], cut: int) -> int:
-    kept = sum(unit.tokens for unit in units[cut:])
-    if any(unit.is_said for unit in units[cut:]):
-        return kept
-    return kept + next((unit.tokens for unit in reversed(units[:cut]) if unit.is_said), 0)

@@ -82,19 +82,22 @@ def with_facts(summary: str, facts: SummaryFacts) -> str:
     for heading, lines in blocks:
         if lines:
             summary += f"\n\n{heading}\n" + "\n".join(f"- {line}" for line in lines)
-    return summary + _file_lists(facts.read_files, facts.modified_files)
+    for tag, paths in (("read-files", facts.read_files), ("modified-files", facts.modified_files)):
+        if paths:
+            more = [f"... and {len(paths) - FILE_LIST_LIMIT} more"] if len(paths) > FILE_LIST_LIMIT else []
+            summary += f"\n\n<{tag}>\n" + "\n".join([*paths[:FILE_LIST_LIMIT], *more]) + f"\n</{tag}>"
+    return summary
 
 
 def without_facts(summary: str) -> str:
-    """Removes the parts that the next compaction writes again. Unanswered requests stay until a model settles
-    them."""
+    """Removes the parts that the next compaction writes again. Unanswered requests stay."""
     return _RENEWED.sub("\n", _FILE_LIST.sub("", summary).rstrip()).strip()
 
 
 def file_operations(previous: Compaction | None, messages: Sequence[Message]) -> tuple[set[str], set[str]]:
-    """The files read and the files changed, by the previous compaction and by `messages`.
+    """The files that the previous compaction and the `messages` read, and those that they changed.
 
-    The previous ones come from the compaction's details, unless an extension wrote those, and from the lists
+    The previous ones come from the compaction's details, unless an extension wrote these, and from the lists
     at the end of its summary.
     """
     read, modified = set[str](), set[str]()
@@ -110,15 +113,6 @@ def file_operations(previous: Compaction | None, messages: Sequence[Message]) ->
             elif isinstance(path, str) and call.name in _MODIFYING:
                 modified.add(path)
     return read, modified
-
-
-def _file_lists(read: Sequence[str], modified: Sequence[str]) -> str:
-    blocks = ""
-    for tag, paths in (("read-files", read), ("modified-files", modified)):
-        if paths:
-            more = [f"... and {len(paths) - FILE_LIST_LIMIT} more"] if len(paths) > FILE_LIST_LIMIT else []
-            blocks += f"\n\n<{tag}>\n" + "\n".join([*paths[:FILE_LIST_LIMIT], *more]) + f"\n</{tag}>"
-    return blocks
 
 
 def _listed(details: Mapping[str, object], key: str) -> set[str]:
@@ -154,17 +148,16 @@ def _tool_failures(messages: Sequence[Message]) -> tuple[str, ...]:
     failures: dict[str, str] = {}
     for message in messages:
         if isinstance(message, ToolResultMessage) and message.is_error:
-            told = _line(message_text(message), MAX_FAILURE_CHARS) or "failed (no output)"
-            failures.setdefault(message.tool_call_id, f"{message.tool_name}{_codes(message)}: {told}")
+            text = _line(message_text(message), MAX_FAILURE_CHARS) or "failed (no output)"
+            details = message.details or {}
+            codes = [
+                f"{key}={details[key]}" for key in ("status", "exitCode") if details.get(key) is not None
+            ]
+            shown = f" ({_line(' '.join(codes), 60)})" if codes else ""
+            failures.setdefault(message.tool_call_id, f"{message.tool_name}{shown}: {text}")
     lines = list(failures.values())
     more = [f"...and {len(lines) - MOST_FAILURES} more"] if len(lines) > MOST_FAILURES else []
     return (*lines[:MOST_FAILURES], *more)
-
-
-def _codes(result: ToolResultMessage) -> str:
-    details = result.details or {}
-    told = [f"{key}={details[key]}" for key in ("status", "exitCode") if details.get(key) is not None]
-    return f" ({_line(' '.join(told), 60)})" if told else ""
 
 
 def _holds(text: str, name: str) -> bool:
@@ -179,7 +172,7 @@ def _line(text: str, max_chars: int) -> str:
 
 MAX_IDENTIFIER_CHARS = 200
 MAX_READ_CHARS = 20_000
-"""Only the beginning and the end of a longer text are read, because nobody typed it."""
+"""Of a longer text, only the beginning and the end are read."""
 
 _PATTERNS = re.compile(
     r"https?://[^\s<>\"'`)\]}“”‘’«»]+"
@@ -197,13 +190,13 @@ _PATTERNS = re.compile(
 _SIGNS = re.compile(
     r"[/.#:-](?:(?<=/)|(?<=\.)\w|(?<=#)\d|(?<=[A-Z0-9]-)\d|(?<=:)\d\d|(?<=-)[0-9a-f]{4}-)", re.ASCII
 )
-"""Every identifier contains one of these, or a digit and `_HEX`, so most texts are skipped at once."""
+"""Every identifier matches this, or has a digit and matches `_HEX`, so most texts are skipped at once."""
 _HEX = re.compile("[0-9a-f]{7}")
 _SHAPE = bytes(
     ord("1" if sign.isdigit() else "a" if sign.isalpha() or sign == "_" else "." if sign in ".#:-" else sign)
     for sign in map(chr, range(128))
 ) + bytes(128)
-"""Kinds of characters: digits, letters, and signs of which one stands before a letter or a digit."""
+"""Kinds of characters: digits, letters, and signs that precede a letter or a digit."""
 _HASH = re.compile(r"(?<![\w-])(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{7,64}(?![\w-])", re.ASCII)
 """Hexadecimal words with at least one letter and one digit, which excludes words and numbers."""
 
@@ -234,17 +227,12 @@ def _names(text: str) -> list[str]:
     spans = [match.span() for match in _PATTERNS.finditer(text)]
     hashes = [match.span() for match in _HASH.finditer(text)]
     free = [span for span in hashes if not any(start <= span[0] < end for start, end in spans)]
-    return [name for start, end in sorted(spans + free) if (name := _name(text[start:end]))]
+    names = (text[start:end].rstrip(".,;:!?") for start, end in sorted(spans + free))
+    return [name for name in names if 1 < len(name) <= MAX_IDENTIFIER_CHARS]
 
 
 def has_identifier(text: str) -> bool:
     return bool(_names(_ends(text)))
-
-
-def _name(found: str) -> str:
-    """The match without trailing punctuation; empty if it is not an identifier."""
-    name = found.rstrip(".,;:!?")
-    return name if 1 < len(name) <= MAX_IDENTIFIER_CHARS else ""
 
 
 def _ends(text: str) -> str:

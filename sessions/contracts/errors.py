@@ -1,4 +1,4 @@
-"""Errors of stored sessions. `docs/engineering/errors.md` shows who reacts to each."""
+"""Errors of stored sessions. `docs/engineering/errors.md` says who handles each."""
 
 from __future__ import annotations
 

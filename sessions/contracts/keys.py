@@ -1,9 +1,9 @@
 """Session keys, ended sessions and reset rules.
 
 The key scheme is OpenClaw's. External parts (a chat, a sender, a thread) are escaped so that they never look
-like part of the scheme: `:` and `%` are escaped, and so are the scheme's own words when they stand alone. Ids
-are exact: `alice`, `Alice` and ` alice` are three different ids. Keys are lower case, so uppercase characters
-are escaped too.
+like part of the scheme: `:` and `%` are escaped, and so is a part that is a word of the scheme. Ids are
+exact: `alice`, `Alice` and ` alice` are three different ids. Keys are lower case, so uppercase characters are
+escaped too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SessionScope: TypeAlias = Literal["per-sender", "global"]
 
 GLOBAL_KEY = "global"
 SYNTHETIC_KINDS: tuple[KeyKind, ...] = ("subagent", "cron", "hook")
-"""Sessions that a program started and in which no person speaks."""
+"""Sessions that a program started, without a person."""
 
 MAX_KEY_CHARS = 800
 MAX_PART_CHARS = 128
@@ -36,7 +36,7 @@ MAX_PART_CHARS = 128
 
 _UNPREFIXED = (GLOBAL_KEY, "unknown")
 RECOVERED = "recovered:"
-"""The prefix of the key of a transcript that was found without a key of its own."""
+"""The prefix of the key of a transcript without a key of its own."""
 _DIRECT_WORDS = ("dm", "direct")
 _GROUP_WORDS = ("group", "channel")
 _THREAD_WORDS = ("thread", "topic")
@@ -68,8 +68,7 @@ class SessionRoute(Record):
 
 
 def normalize_agent_id(text: str) -> str:
-    """An agent id of at most 64 characters from `a-z 0-9 _ -` that begins with a letter or digit; `main` if
-    empty."""
+    """An agent id: at most 64 characters of `a-z 0-9 _ -`, a letter or digit first; `main` if empty."""
     lowered = re.sub(r"[^a-z0-9_-]+", "-", text.strip().lower())
     return lowered.strip("-").lstrip("_-")[:64].rstrip("-") or "main"
 
@@ -91,7 +90,8 @@ def route_key(route: SessionRoute) -> str:
     if route.scope == "global" and route.is_owner:
         return GLOBAL_KEY
     agent = f"agent:{normalize_agent_id(route.agent_id)}"
-    base = f"{agent}:{_direct_rest(route) if _is_direct(route) else _group_rest(route)}"
+    is_direct = route.chat_kind == "direct" and not any(map(_names_group, (route.chat_id, route.sender_id)))
+    base = f"{agent}:{_direct_rest(route) if is_direct else _group_rest(route)}"
     return f"{base}:thread:{_id(route, route.thread_id)}" if route.thread_id.strip() else base
 
 
@@ -129,12 +129,12 @@ def canonical_key(text: str, *, agent_id: str, main_key: str = "main") -> str:
 
 
 def owners_key(text: str, *, agent_id: str, main_key: str = "main") -> str:
-    """The key of a session as its owner names it: a plain name is a private conversation of that name.
+    """The key of a session by its owner's name for it: a plain name is a private conversation.
 
     A name with `:`, the main session and `global` are keys as in `canonical_key`, with their audience.
 
     Raises:
-        SessionKeyInvalid: as `canonical_key`.
+        SessionKeyInvalid: as for `canonical_key`.
     """
     key = canonical_key(text, agent_id=agent_id, main_key=main_key)
     name = folded_id(text)
@@ -177,10 +177,6 @@ def is_private_key(key: str, *, main_key: str = "main") -> bool:
     parent = _thread_parent(_rest(key))
     agent = ":".join(key.split(":")[:2])
     return key_kind(f"{agent}:{parent}", main_key=main_key) in ("main", "direct")
-
-
-def _is_direct(route: SessionRoute) -> bool:
-    return route.chat_kind == "direct" and not any(map(_names_group, (route.chat_id, route.sender_id)))
 
 
 def _names_group(place: str) -> bool:
@@ -321,8 +317,6 @@ def _peer_kind(parts: Sequence[str]) -> KeyKind:
 EndReason: TypeAlias = Literal["new", "reset", "daily", "idle"]
 """`new` and `reset` are the owner's commands; `daily` and `idle` are settings."""
 
-END_REASONS: tuple[EndReason, ...] = get_args(EndReason)
-
 
 class EndedSession(Record):
     """A session that has ended.
@@ -349,21 +343,18 @@ _ENDED_KEYS: Mapping[str, tuple[str, type]] = {
     "channel": ("channel", str),
     "attempts": ("attempts", int),
 }
-"""Each field's name and type in the file, in the order in which they are written."""
+"""Each field's name and type in the file, in order."""
 
 
 def ended_to_json(ended: EndedSession) -> dict[str, Any]:
     """The stored form of an ended session."""
-    return {
-        "version": 1,
-        **{stored: getattr(ended, name) for name, (stored, _) in _ENDED_KEYS.items()},
-    }
+    return {"version": 1} | {stored: getattr(ended, name) for name, (stored, _) in _ENDED_KEYS.items()}
 
 
 def ended_from_json(data: bytes) -> EndedSession | None:
     """Reads a stored ended session; `None` if the bytes are not one or have another version."""
     values = stored_values(data, _ENDED_KEYS)
-    if values is None or values["reason"] not in END_REASONS:
+    if values is None or values["reason"] not in get_args(EndReason):
         return None
     return EndedSession(**values) if values["session_id"] and "/" not in values["transcript"] else None
 
@@ -392,11 +383,11 @@ DEFAULT_AT_HOUR = 4
 DEFAULT_IDLE_MINUTES = 60
 """Idle time of the mode `idle` when no setting specifies one."""
 PAUSE_MINUTES = 30
-"""A shorter silence is a pause in a conversation, which the daily reset does not interrupt."""
+"""A shorter silence is a pause, in which the daily reset does not end the session."""
 
 
 class ResetRule(Record):
-    """The owner's reset settings in one place; `None` means not set."""
+    """The owner's reset settings for one place; `None` means not set."""
 
     mode: ResetMode | None = None
     at_hour: int | None = None
@@ -411,7 +402,7 @@ class ResetPolicy(Record):
 
 
 class NextReset(Record):
-    """When a session will end if nobody says anything until then, and by which rule."""
+    """When a session will end if no message arrives, and by which rule."""
 
     at: datetime
     cause: ResetCause
@@ -420,7 +411,7 @@ class NextReset(Record):
 def session_type(key_kind: str, *, is_direct: bool, has_thread: bool) -> SessionType | None:
     """The session type that reset settings refer to, or `None` for a program's session, which is never reset.
 
-    `key_kind` is a result of `sessions.keys.key_kind`. A thread of a group is a thread.
+    `key_kind` is a result of the function `key_kind`. A thread of a group is a thread.
     """
     if key_kind in SYNTHETIC_KINDS:
         return None
@@ -467,7 +458,10 @@ def due_reset(
     All three datetimes are aware, and `now` carries the owner's time zone. `last_said_at` is the time of the
     newest message from a person or the assistant.
     """
-    if _is_still_talking(policy, last_said_at, now):
+    pause_minutes = PAUSE_MINUTES
+    if policy.idle_minutes is not None:
+        pause_minutes = min(PAUSE_MINUTES, policy.idle_minutes)
+    if _utc(now) - _utc(last_said_at) < timedelta(minutes=pause_minutes):
         return None
     over = next_reset(policy, started_at=started_at, last_said_at=last_said_at, now=now)
     return over.cause if over is not None and _utc(over.at) <= _utc(now) else None
@@ -476,24 +470,17 @@ def due_reset(
 def next_reset(
     policy: ResetPolicy, *, started_at: datetime, last_said_at: datetime, now: datetime
 ) -> NextReset | None:
-    """When the session will end if it stays silent, in the zone of `now`; in the past if it has ended."""
+    """When the session will end without a message, in the zone of `now`; in the past if it has ended."""
     ends = []
     if policy.at_hour is not None:
         boundary = next_boundary(started_at.astimezone(now.tzinfo), policy.at_hour)
         pause_ends = _later(last_said_at, PAUSE_MINUTES, now)
         ends.append(NextReset(at=max(boundary, pause_ends, key=_utc), cause="daily"))
     if policy.idle_minutes is not None:
-        # One millisecond longer than the minutes allow, so that exactly that long is not too long.
+        # One millisecond more, so that a silence of exactly that length does not end the session.
         idle_ends = _later(last_said_at, policy.idle_minutes, now) + timedelta(milliseconds=1)
         ends.append(NextReset(at=idle_ends, cause="idle"))
     return min(ends, key=lambda end: _utc(end.at), default=None)
-
-
-def _is_still_talking(policy: ResetPolicy, last_said_at: datetime, now: datetime) -> bool:
-    least_minutes = PAUSE_MINUTES
-    if policy.idle_minutes is not None:
-        least_minutes = min(PAUSE_MINUTES, policy.idle_minutes)
-    return _utc(now) - _utc(last_said_at) < timedelta(minutes=least_minutes)
 
 
 def next_boundary(now: datetime, at_hour: int) -> datetime:
@@ -502,14 +489,11 @@ def next_boundary(now: datetime, at_hour: int) -> datetime:
     If the zone skips that hour (daylight saving time begins), the result is the moment of the jump. If the
     hour occurs twice, the first occurrence counts.
     """
-    return min((moment for moment in _boundaries(now, at_hour) if _utc(moment) > _utc(now)), key=_utc)
-
-
-def _boundaries(now: datetime, at_hour: int) -> list[datetime]:
     # Some days are missing in some zones, and a clock can be set back across midnight.
     days = [now.date() + timedelta(days=offset) for offset in range(-3, 4)]
     moments = [datetime.combine(day, time(at_hour), tzinfo=now.tzinfo) for day in days]
-    return [moment.astimezone(UTC).astimezone(now.tzinfo) for moment in moments]
+    exact = (moment.astimezone(UTC).astimezone(now.tzinfo) for moment in moments)
+    return min((moment for moment in exact if _utc(moment) > _utc(now)), key=_utc)
 
 
 def _later(moment: datetime, minutes: int, now: datetime) -> datetime:
@@ -520,7 +504,7 @@ def _later(moment: datetime, minutes: int, now: datetime) -> datetime:
 
 
 def _utc(moment: datetime) -> datetime:
-    # Two datetimes in one zone compare by wall clock, which is wrong in the hour that occurs twice.
+    # Datetimes in one zone compare by wall clock, which is wrong in the hour that occurs twice.
     return moment.astimezone(UTC)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeAlias
 
 _MOST = 2**53
-"""Larger numbers are not token counts: JSON integers are exact only up to here."""
+"""Larger numbers are not token counts, because JSON integers are exact only up to here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +38,7 @@ class Usage:
         return self.prompt_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        """The sum of both calls. A sum says what was paid for, not how full the window is."""
+        """The sum of both calls, which is for the cost and not for the fill of the window."""
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
@@ -169,9 +169,8 @@ class Image:
 class ToolCall:
     """One tool call that the model requests.
 
-    `invalid_arguments` holds the provider's text if that was not a JSON object. `arguments` is then empty,
-    and the tool runner answers with an error result instead of running the tool. `thought_signature` is
-    Google's, which its models want back.
+    `invalid_arguments` is the provider's text if it is not a JSON object. `arguments` is then empty, and the
+    result is an error. `thought_signature` is Google's, whose models need it back.
     """
 
     id: str
@@ -194,9 +193,9 @@ class ToolCall:
 class UserMessage:
     """A message from a person, or from the runtime on a person's behalf.
 
-    `inbound_id` is the message's id in the chat that it came from, and `sender` is the id of its sender
-    there. Both are empty if the chat has no such id and in the owner's private chat. `speaker` is set in a
-    group: what a model reads of its sender, see `speaker_label`.
+    `inbound_id` is the message's id in its chat, and `sender` is the id of its sender there. Both are empty
+    if the chat has no such id and in the owner's private chat. `speaker` is set in a group: the name of the
+    sender for a model, see `speaker_label`.
     """
 
     content: tuple[Text | Image, ...]
@@ -268,7 +267,7 @@ class AssistantMessage:
     first_token_ms: int = 0
 
     def timed(self, took_ms: int, first_token_ms: int) -> AssistantMessage:
-        """The same message with its times; `replace` would make three times the calls, in each turn."""
+        """The same message with its times. (`replace` would make three times the calls.)"""
         return AssistantMessage(
             content=self.content,
             api=self.api,
@@ -352,26 +351,21 @@ def message_text(message: Message) -> str:
 _SPEAKER_LINE = re.compile(
     r"^([^\S\n]*)([\[［][^\S\n]*(?:[\"“”„«»＂'‘’].*?)?\b(?:id|owner)\b)", re.MULTILINE | re.IGNORECASE
 )
-"""A line that could be taken for one that names a speaker, and the blanks before it."""
+"""A line that looks like one that names a speaker, and the blanks before it."""
 MOST_SPEAKER_CHARS = 60
 
 
 def speaker_label(name: str, sender: str, *, is_owner: bool) -> str:
     """Names a speaker to a model: `"Ann", id 12345, owner`. Empty if neither a name nor an id is known.
 
-    People choose their names, so a name stands in quotation marks and contains none. It is one line of at
-    most 60 visible characters without brackets.
+    People choose their names, so a name is in quotation marks and contains none. It is one line of at most 60
+    visible characters without brackets.
     """
     if not (name or sender):
         return ""  # as of most messages of a private chat
     name, sender = _one_line(name), _one_line(sender.replace(",", " "))
     parts = (f'"{name}"' if name else "", f"id {sender}" if sender else "", "owner" if is_owner else "")
     return ", ".join(filter(None, parts)) if name or sender else ""
-
-
-def _is_label(text: str) -> bool:
-    """Whether a stored speaker is one line without brackets: a foreign transcript may say anything."""
-    return text.isprintable() and not any(bracket in text for bracket in "[]［］")
 
 
 def _one_line(text: str) -> str:
@@ -383,9 +377,9 @@ def _one_line(text: str) -> str:
 
 
 def sendable(text: str) -> str:
-    """`text` as valid UTF-8: surrogates are joined if they form a pair, and replaced otherwise.
+    """`text` as valid Unicode: surrogates are joined if they form a pair, and replaced otherwise.
 
-    File names and broken tools produce other text, which can be neither stored nor sent.
+    File names and broken tools may contain surrogates, which can be neither stored nor sent.
     """
     try:
         text.encode()
@@ -399,9 +393,9 @@ def user_message(text: str, *, timestamp_ms: int) -> UserMessage:
 
 
 def last_results(messages: Sequence[Message]) -> dict[int, int]:
-    """Maps the index of each message with answered calls to the index of the last result that answers one.
+    """Maps the index of each message with calls to the index of its last result.
 
-    Results without a preceding call and second answers to a call are left out. Some providers reuse a call id
+    Results without a preceding call and second results of a call are left out. Some providers reuse a call id
     in a later turn, so a result belongs to the nearest preceding message that made the call.
     """
     callers: dict[str, int] = {}
@@ -429,12 +423,18 @@ def message_from_json(raw: Mapping[str, Any]) -> Message | None:
     timestamp_ms = whole_number(raw.get("timestamp"))
     if role == "user":
         inbound_id, sender, speaker = raw.get("inboundId"), raw.get("sender"), raw.get("speaker")
+        # A transcript of another program may have any text here, not only one line without brackets.
+        is_label = (
+            isinstance(speaker, str)
+            and speaker.isprintable()
+            and not any(each in speaker for each in "[]［］")
+        )
         return UserMessage(
             content=_text_and_images(raw.get("content")),
             timestamp_ms=timestamp_ms,
             inbound_id=inbound_id if isinstance(inbound_id, str) else "",
             sender=sender if isinstance(sender, str) else "",
-            speaker=speaker if isinstance(speaker, str) and _is_label(speaker) else "",
+            speaker=str(speaker) if is_label else "",
         )
     if role == "assistant":
         return _assistant_from_json(raw, timestamp_ms)

@@ -1,6 +1,6 @@
 """Durable file operations, and locks across processes.
 
-What is reported as written survives a crash. A symbolic link is never followed.
+A completed write survives a crash. A symbolic link is never followed.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 READ_BLOCK_BYTES = 1 << 18
 
 Sync: TypeAlias = Callable[[int], None]
-"""Flushes a descriptor's file or folder to disk. It is `os.fsync` except where tests observe it."""
+"""Flushes a descriptor's file or folder to disk. It is `os.fsync` except in some tests."""
 
 
 def no_sync(_descriptor: int) -> None:
-    """A `Sync` for what a later write flushes, or what is also stored elsewhere."""
+    """A `Sync` for data that a later write flushes, or that is also stored elsewhere."""
 
 
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -87,7 +87,7 @@ def reading(path: Path, *, start_bytes: int = 0) -> Iterator[BinaryIO]:
 
 def read_tail(path: Path | str, most_bytes: int) -> bytes:
     """The last whole lines of a regular file, at most `most_bytes` of them. Raises like `open_plain`."""
-    descriptor = open_plain(path, os.O_RDONLY)  # without a file object: a list reads thousands of ends
+    descriptor = open_plain(path, os.O_RDONLY)  # no file object, because a list reads thousands of ends
     with reported("read", path):
         try:
             start = max(0, os.lseek(descriptor, 0, os.SEEK_END) - most_bytes)
@@ -140,8 +140,7 @@ def replace_file(path: Path, data: bytes, *, sync: Sync = os.fsync) -> None:
 
 @contextmanager
 def unfinished_file(path: Path, data: bytes, *, sync: Sync = os.fsync) -> Iterator[Path]:
-    """Writes `data` to a temporary file beside `path`, to be renamed to `path`; deleted on exit if it was
-    not."""
+    """Writes `data` to a temporary file beside `path`, to be renamed to `path`; otherwise deleted on exit."""
     temporary = _unfinished(path)
     try:
         _write_new(temporary, data, os.O_CREAT | os.O_TRUNC, sync)
@@ -194,10 +193,9 @@ def set_aside(
     mark: str = "corrupt",
     sync: Sync = os.fsync,
 ) -> Path:
-    """Stores `data`, which was found in `path`, as `<name>.<mark>-<timestamp>` beside it and returns that
-    path."""
+    """Stores `data` from `path` as `<name>.<mark>-<timestamp>` beside it, and returns that path."""
     stamp = now().astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
-    with reported("set aside what could not be read of", path):
+    with reported("set aside the unreadable data of", path):
         for attempt in range(1, 1000):
             aside = path.with_name(f"{path.name}.{mark}-{stamp}{'' if attempt == 1 else f'-{attempt}'}")
             try:
@@ -222,10 +220,9 @@ def sync_folder(path: Path, *, sync: Sync = os.fsync) -> None:
 
 
 def keep_as(backup: Path, path: Path, *, sync: Sync = os.fsync) -> None:
-    """Links `backup` to the bytes of `path`, which are on disk already, or copies them where links are
-    missing.
+    """Links `backup` to the bytes of `path`, or copies them on systems without links.
 
-    Call it only after the new bytes are written: both names refer to one file until `path` is replaced.
+    Call it after the new bytes are on disk: both names refer to one file until `path` is replaced.
     """
     temporary = _unfinished(backup)
     try:
@@ -264,7 +261,7 @@ class reported:  # noqa: N801 - called like a function
         self._path = path
 
     def __enter__(self) -> None:
-        """Begins the guarded block."""
+        """Does nothing."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, OSError):
@@ -290,10 +287,10 @@ T = TypeVar("T")
 
 
 class OrderedWorker:
-    """Runs blocking calls on a thread in the order in which they were made.
+    """Runs blocking calls on a thread, in order.
 
-    A call that was started always finishes: a canceled caller waits for it first, so that an object and its
-    file never disagree. A second cancellation ends the wait but not the call.
+    A started call always finishes: a canceled caller waits for it first, so that an object and its file never
+    disagree. A second cancellation ends the wait but not the call.
     """
 
     def __init__(self) -> None:
@@ -341,10 +338,9 @@ LOCK_TIMEOUT_SECONDS = 30.0
 
 
 class locked:  # noqa: N801 - called like a function
-    """Context manager that holds the lock `<path>.lock` across processes. The kernel frees it when its holder
-    dies.
+    """Context manager that holds the lock `<path>.lock` across processes. Creates a missing folder.
 
-    Creates the folder if it is missing.
+    The kernel frees the lock of a process that dies.
 
     Raises:
         SessionWriteFailed: the lock was not free within `LOCK_TIMEOUT_SECONDS`.

@@ -94,7 +94,7 @@ def read_lines(file: BinaryIO, *, offset_bytes: int = 0) -> Iterator[Line]:
 
 
 def line_value(data: bytes) -> Mapping[str, Any] | None:
-    """The `value` of a `Line` with these bytes; `None` for a blank one."""
+    """The `value` of a `Line` with these bytes; `None` for a blank line."""
     content = data.strip(b"\r\n")
     return _object(content.removeprefix(b"\xef\xbb\xbf")) if content and not content.isspace() else None
 

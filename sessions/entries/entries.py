@@ -280,7 +280,7 @@ def _own_fields(body: KnownBody) -> tuple[str, dict[str, Any]]:
 
 
 REWIND_TYPE = "nacre.rewind"
-"""The type of the custom entry that begins a branch without a summary; its data has `leftAt`."""
+"""The type of the entry that begins a branch without a summary; its data has `leftAt`."""
 
 
 def check_addable(body: KnownBody, tree: EntryTree) -> None:
@@ -290,15 +290,19 @@ def check_addable(body: KnownBody, tree: EntryTree) -> None:
         ValueError: a compaction's summary is blank or its first kept entry is not on the branch, or a label's
             target does not exist.
     """
-    if isinstance(body, Compaction):
-        _check_compaction(body, tree.branch())
     if isinstance(body, Label):
         tree.branch(body.target_id)
+    if isinstance(body, Compaction):
+        summary, kept_id = body.summary.strip(), body.first_kept_entry_id
+        if not summary or not any(entry.id == kept_id for entry in reversed(tree.branch())):
+            raise ValueError(
+                f"A compaction needs a summary (it has {len(summary)} characters) and a first kept entry on "
+                f"the branch (it is {kept_id!r}). The history is unchanged."
+            )
 
 
 def rewind_body(tree: EntryTree, leaf_id: str | None, summary: str) -> BranchSummary | CustomRecord:
-    """The body of the first entry of a branch that returns to `leaf_id`, or to the beginning if that is
-    `None`.
+    """The first entry's body of a branch that returns to `leaf_id`, or to the beginning if it is `None`.
 
     Raises:
         ValueError: no entry has that id.
@@ -310,21 +314,10 @@ def rewind_body(tree: EntryTree, leaf_id: str | None, summary: str) -> BranchSum
     return CustomRecord(custom_type=REWIND_TYPE, data=left)
 
 
-def _check_compaction(compaction: Compaction, branch: Sequence[Entry]) -> None:
-    is_kept = any(entry.id == compaction.first_kept_entry_id for entry in reversed(branch))
-    if not compaction.summary.strip() or not is_kept:
-        raise ValueError(
-            f"A compaction needs a summary (it has {len(compaction.summary.strip())} characters) and a "
-            f"first kept entry on the branch (it is {compaction.first_kept_entry_id!r}). "
-            "The history is unchanged."
-        )
-
-
 class EntryRun(Sequence[Entry]):
     """The first `length` entries of a list that only grows at its end.
 
-    Creating one takes constant time, and it does not change while the list grows. It equals any sequence of
-    equal entries.
+    Creating one takes constant time, and it does not change while the list grows.
     """
 
     __slots__ = ("_entries", "_length")
@@ -365,8 +358,7 @@ class EntryRun(Sequence[Entry]):
 
 
 class EntryTree:
-    """The tree of a session's entries, added in file order. The newest entry is the leaf and the next one's
-    parent.
+    """The tree of a session's entries, added in file order. The newest entry is the leaf.
 
     Adding an entry and reading the branch take constant time as long as each entry continues the previous
     one; switching to another branch walks that branch once.
@@ -406,11 +398,11 @@ class EntryTree:
         return EntryRun(found, len(found))
 
     def labelled(self, label: str) -> str | None:
-        """The id of the entry with a name; of several, the one named last."""
+        """The id of the entry with this name, the last one named if there are several."""
         return next((entry_id for entry_id, name in reversed(self.labels.items()) if name == label), None)
 
     def add(self, entry: Entry) -> None:
-        """Adds the newest entry. Its id is new, and its parent was added before or is `None`."""
+        """Adds an entry with a new id, whose parent was added before or is `None`."""
         if self._path and self._path[-1].id == entry.parent_id:
             self._lengthen(entry)
         self._entries.append(entry)
@@ -462,7 +454,7 @@ class EntryTree:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredTranscript:
-    """A transcript at the time it was read: all entries, and the current branch."""
+    """A transcript as it was read: all entries, and the current branch."""
 
     header: SessionHeader
     entries: tuple[Entry, ...]
@@ -474,7 +466,7 @@ SESSION_TYPE = "nacre.session"
 
 @dataclass(frozen=True, kw_only=True)
 class SessionOwner:
-    """What a transcript says about its session; `None` where it says nothing readable."""
+    """The session that a transcript names; `None` is unknown."""
 
     key: str | None
     chat_kind: str | None
@@ -500,7 +492,7 @@ def session_owner(entry: Entry) -> SessionOwner | None:
 
 
 def started_in_private(tree: EntryTree) -> bool | None:
-    """Whether the owner started the session in private; `None` if the session does not say."""
+    """Whether the owner started the session in private; `None` if unknown."""
     owners = map(session_owner, tree.customs(SESSION_TYPE))
     stored = (owner.is_private for owner in owners if owner is not None)
     return next((is_private for is_private in stored if is_private is not None), None)
@@ -549,7 +541,7 @@ def branch_copy(
 
 
 class EntryLinker:
-    """Reads entries one by one into `tree`. `notices` says what was repaired."""
+    """Reads entries one by one into `tree`. `notices` are sentences about repairs."""
 
     def __init__(self, session_id: str) -> None:
         self.tree = EntryTree()
@@ -559,7 +551,7 @@ class EntryLinker:
         self._gap = False
 
     def skip_unreadable(self) -> None:
-        """Notes a lost line, so that a missing parent of the next entry causes no notice."""
+        """Records a lost line, so that a missing parent of the next entry causes no notice."""
         self._gap = True
 
     def read(self, raw: Mapping[str, Any], *, offset_bytes: int) -> Entry:
@@ -600,17 +592,15 @@ class EntryLinker:
         stored = raw["parentId"]
         if stored is None:
             return None
-        known = self._known(stored) if isinstance(stored, str) else None
+        known = None
+        if isinstance(stored, str):  # of several entries with this id, the latest
+            known = self._aliases.get(stored) or (stored if stored in self.tree else None)
         if known is None and not self._gap:
             self.notices.append(
                 f"The entry {raw.get('id')!r} has the parent {stored!r}, which does not precede it, "
                 "so it was linked to the entry before it."
             )
         return known or self.tree.leaf_id
-
-    def _known(self, stored_id: str) -> str | None:
-        """The entry that a stored id refers to; of several with that id, the latest."""
-        return self._aliases.get(stored_id) or (stored_id if stored_id in self.tree else None)
 
     def _renamed(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
         if not self._aliases:
@@ -626,7 +616,7 @@ class EntryLinker:
 
 
 def derived_id(session_id: str, offset_bytes: int, *, taken: Container[str]) -> str:
-    """The id of an entry that has none stored: the same at each reading, and longer if it is `taken`."""
+    """The id for an entry without one: the same at each reading, and longer if it is `taken`."""
     place = f"{session_id}:{offset_bytes}"
     short = _digest(place, digest_bytes=4)
     return short if short not in taken else _digest(place, digest_bytes=16)

@@ -50,13 +50,13 @@ class IndexImage(Mapping[str, SessionRecord]):
         self.base = base
         self.log: Fingerprint | None = None
         self.log_bytes = 0
-        """How far the change log has been read, up to the end of a line."""
+        """The size of the part of the change log that has been read, up to the end of a line."""
         self.edits: list[bytes] = []
         """The lines of the change log, one per edit, without line feeds."""
         self.has_base = True
-        """Whether the change log continues a `sessions.json`; the very first log does not."""
+        """Whether the change log continues a `sessions.json`; the first log does not."""
         self.is_base_read = True
-        """Whether `sessions.json` was readable, or is missing because only a change log exists so far."""
+        """Whether `sessions.json` was readable, or is missing because there is only a change log yet."""
         self.broken_lines = 0
         """The number of unreadable lines in the change log."""
         self.newer_version: int | None = None
@@ -178,11 +178,10 @@ def put_in_place(
     sync: Sync,
     earlier: bytes | None,
 ) -> None:
-    """Makes `unfinished` the index, which contains the image's first `contained` edits, and updates the
-    image.
+    """Makes `unfinished`, which contains the image's first `contained` edits, the index; updates the image.
 
-    The caller holds the index's lock. `earlier` is the change log that belongs to the backup from now on.
-    Without it, the backup becomes the current index with the current change log.
+    The caller holds the index's lock. `earlier` is the new change log of the backup. Without it, the current
+    index and its change log become the backup.
 
     Raises:
         SessionWriteFailed: the system refused; no data was lost.
@@ -191,7 +190,10 @@ def put_in_place(
     later = image.edits[contained:]
     fresh = log_bytes_of(later)
     with unfinished_file(paths.log, fresh, sync=sync) as log:
-        _set_unique_mtime(unfinished)
+        # The file system's clock stands still for some milliseconds, in which another write of the same size
+        # would go unnoticed. No later write can give the file this time.
+        facts = unfinished.stat()
+        os.utime(unfinished, ns=(facts.st_atime_ns, facts.st_mtime_ns - 1))
         if earlier is None:
             keep_as(paths.backup, paths.base, sync=sync)
         unfinished.replace(paths.base)
@@ -208,37 +210,23 @@ def put_in_place(
     image.is_base_read, image.broken_lines = True, 0
 
 
-def _set_unique_mtime(file: Path) -> None:
-    """Gives a file a modification time that no later write can give it again.
-
-    The file system's clock stands still for some milliseconds. A write of the same size within them would go
-    unnoticed.
-    """
-    facts = file.stat()
-    os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns - 1))
-
-
 def parsed_index(data: bytes) -> dict[str, Any] | None:
     """Parses an index file, JSON or JSON5; `None` if it does not contain an object."""
     data = data.removeprefix(b"\xef\xbb\xbf")
     try:
         value = json_value(data)
     except (ValueError, RecursionError):
-        value = _json5(data)
+        import pyjson5
+
+        try:
+            value = pyjson5.decode(data.decode(), maxdepth=100)
+        except (ValueError, pyjson5.Json5Exception):
+            return None
     return value if isinstance(value, dict) else None
 
 
 def index_bytes(lines: Mapping[str, Any]) -> bytes:
     return indented_json(lines) + b"\n"
-
-
-def _json5(data: bytes) -> object:
-    import pyjson5
-
-    try:
-        return pyjson5.decode(data.decode(), maxdepth=100)
-    except (ValueError, pyjson5.Json5Exception):
-        return None
 
 
 Fingerprint: TypeAlias = tuple[int, int, int, int]
@@ -249,7 +237,7 @@ HEAD_BYTES = 65_536
 
 
 class ScannedSession(Record):
-    """A session as described by its transcript; `key` is `recovered:<id>` if the transcript has none."""
+    """A session by its transcript; `key` is `recovered:<id>` if the transcript has none."""
 
     key: str
     record: SessionRecord
@@ -273,9 +261,9 @@ def restored(paths: IndexPaths, log: bytes) -> tuple[dict[str, Any], list[bytes]
 
 
 def better_record(paths: IndexPaths, key: str, present: SessionRecord | None) -> SessionRecord | None:
-    """The record that the backup and the transcripts have for a key whose record has no transcript.
+    """The record of the backup or the transcripts for a key whose record has no transcript.
 
-    `None` if they have none, or only a session that the key has left or whose transcript was removed.
+    `None` if they have none, or only a session that the key refers to no longer.
     """
     log = read_plain(paths.log)
     left = restored(paths, log[0] if log is not None else b"")
@@ -306,17 +294,12 @@ def with_scanned(backup: Mapping[str, Any], scanned: list[ScannedSession]) -> di
         present = record_from_json(raw.get(item.key))
         if present is None and item.record.session_id not in known:
             raw[item.key] = record_to_json(item.record)
-        elif present is not None and _follows(item.record, present, started_ms, known):
-            previous = (*present.previous_session_ids, present.session_id)
-            raw[item.key] = {**record_to_json(item.record), "previousSessionIds": list(previous)}
+        elif present is not None and item.record.session_id not in known:
+            present_ms = started_ms.get(present.session_id, present.session_started_at_ms or 0)
+            if started_ms[item.record.session_id] >= present_ms:
+                previous = (*present.previous_session_ids, present.session_id)
+                raw[item.key] = {**record_to_json(item.record), "previousSessionIds": list(previous)}
     return raw
-
-
-def _follows(
-    record: SessionRecord, present: SessionRecord, started_ms: Mapping[str, int], known: set[str]
-) -> bool:
-    present_ms = started_ms.get(present.session_id, present.session_started_at_ms or 0)
-    return record.session_id not in known and started_ms[record.session_id] >= present_ms
 
 
 def _transcripts(directory: Path, without: Collection[str] = ()) -> list[Path]:
@@ -335,7 +318,8 @@ def _transcripts(directory: Path, without: Collection[str] = ()) -> list[Path]:
 
 def _scanned(path: Path) -> ScannedSession | None:
     try:
-        head, written_ms = _head(path)
+        with os.fdopen(open_plain(path, os.O_RDONLY), "rb") as file, reported("read", path):
+            head, written_ms = file.read(HEAD_BYTES), os.fstat(file.fileno()).st_mtime_ns // 1_000_000
     except (SessionError, FileNotFoundError):
         return None
     values = [line.value for line in split_lines(head) if line.value is not None]
@@ -359,8 +343,3 @@ def _scanned(path: Path) -> ScannedSession | None:
 def _name(value: Mapping[str, Any]) -> str:
     name = value.get("name") if value.get("type") == "session_info" else ""
     return name.strip() if isinstance(name, str) else ""
-
-
-def _head(path: Path) -> tuple[bytes, int]:
-    with os.fdopen(open_plain(path, os.O_RDONLY), "rb") as file, reported("read", path):
-        return file.read(HEAD_BYTES), os.fstat(file.fileno()).st_mtime_ns // 1_000_000

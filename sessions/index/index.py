@@ -32,8 +32,8 @@ class SessionIndex:
     """The sessions of one agent. Several processes may share the folder.
 
     An edit appends one line to `sessions.json.changes` under a lock across processes, so that no change of
-    another writer is lost. `sessions.json` itself is rewritten every minute in which there are edits, and by
-    `close`. Changes that another program makes in it take effect at the next read, and take precedence over
+    another writer is lost. `sessions.json` itself is rewritten once a minute if there are edits, and by
+    `close`. Changes of another program in it take effect at the next read, and take precedence over
     conflicting edits here.
 
     Reading an unchanged index reads no file.
@@ -74,8 +74,7 @@ class SessionIndex:
         return await asyncio.to_thread(self._files.read, IndexImage.records)
 
     async def recover(self, key: str) -> SessionRecord | None:
-        """Recovers the record of a key whose line is invalid or has no transcript, from the backup or
-        transcripts.
+        """Recovers a record that is invalid or has no transcript, from the backup or transcripts.
 
         The file with the invalid line is set aside, and `notices` describes the line and its replacement. If
         nothing better is found, a record stays unchanged, and a line that is not a record is removed. A key
@@ -127,7 +126,7 @@ class SessionIndex:
         """Flushes changes to disk that were not `durable`. Raises `SessionWriteFailed`."""
         if self._files.is_flush_due:
             self._flushing = asyncio.get_running_loop().run_in_executor(None, self._files.flush)
-        if self._flushing is not None:  # it may have begun after this caller's change
+        if self._flushing is not None:  # another caller's flush may include this caller's change
             await wait_until_done(self._flushing)
 
     async def mirror(self, key: str, change: RecordChange) -> SessionRecord | None:

@@ -55,7 +55,7 @@ LEAST_LOG_BYTES = 256_000
 
 
 class IndexFiles:
-    """The files of one index; thread-safe. `notices` says what was set aside or rebuilt."""
+    """The files of one index; thread-safe. `notices` are sentences about set-aside and rebuilt files."""
 
     def __init__(self, path: Path, *, now: Callable[[], datetime], sync: Sync) -> None:
         self.paths = IndexPaths(base=path)
@@ -64,7 +64,7 @@ class IndexFiles:
         self._sync = sync
         self._is_swept = False
         self.is_flush_due = False
-        """Whether a change is written that neither the disk nor a transcript has for certain."""
+        """Whether a written change may be neither on disk nor in a transcript."""
         self._reader = IndexReader(self.paths)
         # The locks are taken in this order. The first is held while waiting for other processes and for the
         # disk, the second only while the image and the files are compared.
@@ -120,8 +120,8 @@ class IndexFiles:
     def try_edit(self, change: Change, *, durable: bool = True) -> Mapping[str, SessionRecord | None] | None:
         """Like `edit`, but waits neither for another writer nor for the disk.
 
-        `None` means that it would have had to wait and wrote nothing; `change` may have been called. A change
-        that is not `durable` reaches the disk with the next one that is, or by `flush`.
+        `None` means that it had to wait, so it wrote nothing; `change` may have been called. A change that is
+        not `durable` reaches the disk with the next durable one, or by `flush`.
 
         Raises:
             SessionWriteFailed: the system refused; the index is unchanged.
@@ -141,7 +141,7 @@ class IndexFiles:
 
     def flush(self) -> None:
         """Flushes the change log to disk. Raises `SessionWriteFailed`."""
-        # A rewrite that replaces the log meanwhile has flushed its content.
+        # A concurrent rewrite that replaces the log has flushed its content.
         self.is_flush_due = False
         try:
             with reported("write", self.paths.log), suppress(FileNotFoundError):
@@ -264,7 +264,7 @@ class IndexFiles:
             return image if image.is_whole and not image.is_torn else self._repaired(image)
 
     def _repaired(self, image: IndexImage) -> IndexImage:
-        """Under both locks: sets aside what is unreadable, and rewrites the index from the rest."""
+        """Under both locks: sets aside unreadable files, and rewrites the index from the rest."""
         paths = self.paths
         log = read_plain(paths.log)
         if log is not None and (image.broken_lines or image.is_torn):
@@ -279,7 +279,7 @@ class IndexFiles:
         return self._restored(read_plain(paths.base), log)
 
     def _restored(self, found: FoundFile | None, log: FoundFile | None) -> IndexImage:
-        """Writes the index restored from what is left, or returns an empty one if nothing is left."""
+        """Writes the index restored from other files, or returns an empty one if there are none."""
         base = self.paths.base
         left = restored(self.paths, log[0] if log is not None else b"")
         if left is None and found is None:

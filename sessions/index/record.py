@@ -26,26 +26,25 @@ _OVERRIDES = (
     ("modelOverrideSource", ("providerOverride", "modelOverride", "modelOverrideSource")),
     ("authProfileOverrideSource", ("authProfileOverride", "authProfileOverrideSource")),
 )
-"""The key that says who made a choice, and the choice's keys. A choice made by `auto` ends with its
-session."""
+"""The key for the author of a choice, and the choice's keys. A choice of `auto` ends with its session."""
 
 
 def _stored(name: str, kind: type, *, of_chat: bool = False, mirrored: bool = False) -> Any:
-    """A field with its name in the file. `of_chat` carries over to the key's next session; `mirrored`
-    means that the transcript records the value too."""
+    """A field with its name in the file. `of_chat` carries over to the key's next session; `mirrored` means
+    that the transcript records the value too."""
     return field(
         default=None, metadata={"name": name, "kind": kind, "of_chat": of_chat, "mirrored": mirrored}
     )
 
 
 class SessionRecord(Record):
-    """What the index knows about a session; `None` is unknown. Times are milliseconds since the epoch.
+    """A session in the index; `None` is unknown. Times are milliseconds since the epoch.
 
     `total_tokens` is the size of the context after the last call; it is valid only while `total_tokens_fresh`
     is true. `context_tokens` is the model's context window. `previous_session_ids` are the earlier sessions
-    of this key, newest last. `origin` is where the latest message came from; `delivery_context` and `last_…`
-    are where a reply goes. `extra` has other programs' keys. Fields marked `for others` are maintained for
-    programs that read this file; Nacre reads the transcript instead.
+    of this key, newest last. `origin` is the source of the latest message; `delivery_context` and `last_…`
+    are the address of a reply. `extra` has other programs' keys. Fields marked `for others` are maintained
+    for programs that read this file; Nacre reads the transcript instead.
     """
 
     session_id: str
@@ -89,7 +88,7 @@ class SessionRecord(Record):
         return self.last_interaction_at_ms or self.updated_at_ms
 
     def of_chat(self) -> dict[str, Any]:
-        """The fields that belong to the conversation rather than to this session of it, including `extra`."""
+        """The fields of the conversation, which its next session keeps, including `extra`."""
         own = {name: stored for name, stored in _STORED.items() if stored["of_chat"]}
         kept = _OTHERS_OF_CHAT.union(stored["name"] for stored in own.values())
         for source, chosen in _OVERRIDES:
@@ -143,7 +142,7 @@ def record_from_json(raw: object) -> SessionRecord | None:
 
     Old key names are read and written back under their current names.
     """
-    # A list reads thousands, and `Mapping` takes long to ask.
+    # A list reads thousands, and a check for `Mapping` takes long.
     if type(raw) is not dict and not isinstance(raw, Mapping):
         return None
     session_id = _value(raw.get("sessionId"), str)
@@ -220,8 +219,7 @@ def patch_of(key: str, lines: Mapping[str, Any], after: Mapping[str, Any] | None
 
 
 def apply_patch(lines: dict[str, Any], patch: Patch) -> None:
-    """Applies a change to the fields that still have their old values. A changed line becomes a new
-    object."""
+    """Applies a change to the fields that still have their old values. A changed line is a new object."""
     key, line = patch.key, lines.get(patch.key, _MISSING)
     if patch.was is None or not isinstance(line, dict):
         if patch.was is None and not isinstance(line, dict) and line == patch.odd:
@@ -231,7 +229,12 @@ def apply_patch(lines: dict[str, Any], patch: Patch) -> None:
 
 
 def edit_line(patches: Iterable[Patch]) -> bytes:
-    return to_line({"type": "edit", "changes": [_to_json(patch) for patch in patches]})
+    changes = [
+        {"key": patch.key, "was": patch.was, "now": patch.now}
+        | ({} if patch.odd is _MISSING else {"odd": patch.odd})
+        for patch in patches
+    ]
+    return to_line({"type": "edit", "changes": changes})
 
 
 def header_line(*, has_base: bool) -> bytes:
@@ -275,11 +278,6 @@ def _session(line: Mapping[str, Any]) -> dict[str, Any]:
     return {_SESSION: line[_SESSION]} if _SESSION in line else {}
 
 
-def _to_json(patch: Patch) -> dict[str, Any]:
-    raw = {"key": patch.key, "was": patch.was, "now": patch.now}
-    return raw if patch.odd is _MISSING else {**raw, "odd": patch.odd}
-
-
 def _from_json(raw: object) -> Patch | None:
     if not isinstance(raw, dict) or not isinstance(raw.get("key"), str):
         return None
@@ -296,7 +294,7 @@ _PROVIDER, _MODEL, _SOURCE = "providerOverride", "modelOverride", "modelOverride
 
 
 class Origin(Record):
-    """Where one message came from; empty strings are unknown. The names are display names."""
+    """The source of one message; empty strings are unknown. The names are display names."""
 
     chat_kind: str
     channel: str
@@ -309,7 +307,7 @@ class Origin(Record):
 
     @property
     def reply_to(self) -> str:
-        """The recipient of a reply: the chat, otherwise the sender, otherwise nobody (a terminal)."""
+        """The recipient of a reply: the chat or else the sender; empty for a terminal."""
         return self.chat_id.strip() or self.sender_id.strip()
 
 
@@ -351,7 +349,7 @@ def usage_fields(usage: Usage) -> dict[str, Any]:
 
 
 def unknown_usage() -> dict[str, Any]:
-    """The same fields after the last call's counts became outdated."""
+    """The fields of `usage_fields` for outdated counts."""
     return {**dict.fromkeys(usage_fields(Usage())), "total_tokens_fresh": False}
 
 
@@ -377,14 +375,14 @@ def with_model_override(record: SessionRecord, name: str) -> SessionRecord:
 
 
 def next_session(record: SessionRecord, *, session_id: str, at_ms: int) -> SessionRecord:
-    """The line of a new session of the same key; the old session becomes its newest previous one."""
+    """The record of a new session of the same key; the old session is its newest previous one."""
     fresh = _carried(record, session_id=session_id, at_ms=at_ms)
     previous = (*record.previous_session_ids, record.session_id)
     return replace(fresh, compaction_count=0, previous_session_ids=_distinct(previous, but=session_id))
 
 
 def resumed_session(record: SessionRecord, earlier: SessionRecord, *, at_ms: int) -> SessionRecord:
-    """The line of a key that continues an `earlier` session, whose id and file it takes.
+    """The record of a key that continues an `earlier` session, with the id and the file of that session.
 
     The session's start is set to now, so that no daily or idle reset ends it before the next message. Its
     tokens and compactions are unknown until its next turn, which reads them from the transcript.

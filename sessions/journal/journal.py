@@ -1,7 +1,7 @@
 """A session's transcript file, `<sessionId>.jsonl`, and its full tool results.
 
-An append is on disk when it returns. Entries are never changed or removed. What a crash or another program
-damaged is set aside and repaired on reading.
+An append is on disk when it returns. Entries are never changed or removed. Damage by a crash or another
+program is set aside and repaired on reading.
 """
 
 from __future__ import annotations
@@ -92,10 +92,9 @@ class Journal:
     ) -> Journal:
         """Reads a transcript, or creates one with a header, and an entry `first`, if there is none.
 
-        A new file is written with its first durable entry.
-
-        An incomplete end is set aside and cut off. A file without a header is set aside and its entries are
-        kept. `notices` says so. `session_id` and `cwd` are used only for a new header.
+        A new file is written with its first durable entry. An incomplete end is set aside and cut off. A file
+        without a header is set aside, and its entries are kept. `notices` are sentences about both.
+        `session_id` and `cwd` are used only for a new header.
 
         Raises:
             SessionVersionUnknown: a newer program wrote the file.
@@ -110,7 +109,7 @@ class Journal:
         @paused_collector()
         def load() -> None:
             journal._file.load(first)
-            # The first view of a long session takes a while, so it is built on the thread too.
+            # The first view of a long session takes time, so it is built on the thread too.
             journal.transcript()
             journal.sent()
 
@@ -145,18 +144,16 @@ class Journal:
 
     @property
     def tree(self) -> EntryTree:
-        """The entries of all branches with their labels; a new object after the file was read from the
-        start."""
+        """The entries of all branches; a new object after the file was read from the start."""
         return self._file.linker.tree
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Sentences about what was repaired, skipped or set aside since the journal was opened."""
+        """Sentences about repaired, skipped and set-aside parts since the journal was opened."""
         return self._file.notices
 
     def transcript(self) -> tuple[TranscriptItem, ...]:
-        """What a model sees of the branch; the same object until that changes. Call it from one thread at
-        a time."""
+        """The branch as a model sees it; the same object until it changes. Not thread-safe."""
         return self.views.transcript(self.tree)
 
     def sent(self) -> SentView:
@@ -168,7 +165,7 @@ class Journal:
     async def append(self, body: KnownBody, *, durable: bool = True, mirror: object = None) -> Entry:  # noqa: ARG002 - the index is another file
         """Appends an entry as a child of the newest one.
 
-        If it is not `durable`, it is written with the next one that is, unless somebody else writes first.
+        If it is not `durable`, it is written with the next durable one, unless another process writes first.
 
         Raises:
             ValueError: a compaction's summary is blank or its first kept entry is not on the branch, or a
@@ -184,10 +181,10 @@ class Journal:
         return await self.append(CustomRecord(custom_type=custom_type, data=data), durable=durable)
 
     async def rewind(self, leaf_id: str | None, *, summary: str = "") -> Entry:
-        """Rewinds: the next entry becomes a child of `leaf_id`, or a new root if that is `None`.
+        """Rewinds: the next entry is a child of `leaf_id`, or a new root if it is `None`.
 
         The abandoned branch stays in the file; the model sees its `summary`. One entry is always written, so
-        that the file continues at the same place when it is next opened.
+        that a reopened file continues at the same place.
 
         Raises:
             ValueError: no entry has that id.
@@ -196,15 +193,14 @@ class Journal:
         return await self._worker.run(lambda: self._file.append(body, parent_id=leaf_id))
 
     async def fork(self, name: str, *, session_id: str, leaf_id: str | None) -> None:
-        """Writes a new transcript beside this one: its parent is this one, and it has the branch to
-        `leaf_id`.
+        """Writes a new transcript with the branch to `leaf_id`, whose parent is this one, beside it.
 
         The full tool results so far are copied to it.
 
         Raises:
             ValueError: no entry has that id.
             SessionCorrupt: a file with that name exists.
-            SessionWriteFailed: the system refused; no key refers to what may be left of the copy.
+            SessionWriteFailed: the system refused; no key refers to a partial copy.
         """
         path = self.path.with_name(name)
         await self._worker.run(lambda: self._file.fork(path, session_id=session_id, leaf_id=leaf_id))
@@ -213,7 +209,7 @@ class Journal:
 
 _NEVER_READ = (0, 0)
 _TAIL_BYTES = 256
-"""The number of bytes that are compared to tell a file that grew from one that was rewritten."""
+"""The number of bytes that are compared to distinguish a file that grew from a rewritten one."""
 
 
 class JournalFile:
@@ -240,7 +236,7 @@ class JournalFile:
         self._identity = _NEVER_READ
         self._tail = b""
         self._unwritten = b""
-        """The lines of entries, and of the header of a new file, that go before the next entry."""
+        """The lines of entries, and of a new file's header, that are written before the next entry."""
         self._is_new = False
         """Whether there is no file yet."""
         self._is_named = False
@@ -254,7 +250,7 @@ class JournalFile:
                 self._load()
 
     def try_begin(self, first: KnownBody | None = None) -> bool:
-        """Begins a file if there is none; whether it did. The first entry that is appended creates it."""
+        """Begins a file if there is none; returns whether it did. The first append creates it."""
         if os.path.lexists(self.path):
             return False
         self._is_new, self._unwritten = True, to_line(header_to_json(self.header))
@@ -263,7 +259,7 @@ class JournalFile:
         return True
 
     def is_current(self) -> bool:
-        """Whether nobody has written since the last read. Never waits; `False` may be wrong."""
+        """Whether the file is unchanged since the last read. Never waits; `False` may be wrong."""
         if not self._busy.acquire(blocking=False):
             return False
         try:
@@ -278,7 +274,7 @@ class JournalFile:
             return self._catch_up()
 
     def append(self, body: KnownBody, *, parent_id: str | EllipsisType | None = ...) -> Entry:
-        """Writes one entry, after those that were kept, and flushes it to disk.
+        """Writes the kept entries and one entry, and flushes them to disk.
 
         The parent is the newest entry unless `parent_id` is given; `None` begins a new branch.
         """
@@ -356,8 +352,8 @@ class JournalFile:
         linker = EntryLinker(header.id)
         self._read_lines(linker, start_bytes=0)
         self.header, self.linker = header, linker
-        # Whoever wrote the first entries, a session's owner and what they said, may have been killed before
-        # the folder was on disk.
+        # The process that wrote the first entries, the owner and the message, may have been killed before the
+        # folder was on disk.
         self._is_named = len(linker.tree) > 2
         self._remember()
 
@@ -390,8 +386,8 @@ class JournalFile:
     def _read_lines(self, linker: EntryLinker, *, start_bytes: int) -> None:
         """Reads the lines from `start_bytes` on, one at a time, and repairs the file.
 
-        Unreadable lines before a readable one are skipped and copied aside. What follows the last readable
-        line is an incomplete end.
+        Unreadable lines before a readable one are skipped and copied aside. Data after the last readable line
+        is an incomplete end.
         """
         skipped: list[bytes] = []
         unreadable: list[Line] = []
@@ -423,7 +419,13 @@ class JournalFile:
         with reading(self.path, start_bytes=start_bytes) as file:
             data = file.read()
         aside = set_aside(self.path, data, now=self._now, sync=self._sync)
-        self._truncate(start_bytes)
+        with reported("cut off the incomplete end of", self.path):
+            descriptor = open_plain(self.path, os.O_RDWR)
+            try:
+                os.ftruncate(descriptor, start_bytes)
+                self._sync(descriptor)
+            finally:
+                os.close(descriptor)
         self.notices += (
             f"The end of {self.path.name} was incomplete ({len(data)} bytes), as after a crash. "
             f"It was set aside in {aside.name}, and the transcript continues before it.",
@@ -433,8 +435,10 @@ class JournalFile:
         """Copies unreadable lines aside, once each; they stay in the file and are skipped."""
         if not broken:
             return
-        copied: set[bytes] = set()
-        for copy in _copies_set_aside(self.path):
+        prefix, copied = f"{self.path.name}.corrupt-", set[bytes]()
+        with reported("list the folder of", self.path):
+            files = [file for file in self.path.parent.iterdir() if file.name.startswith(prefix)]
+        for copy in filter(Path.is_file, files):
             with reading(copy) as file:
                 copied.update(data.rstrip(b"\r\n") for data in file)
         fresh = [data for data in broken if data not in copied]
@@ -462,23 +466,6 @@ class JournalFile:
         with reading(self.path, start_bytes=max(0, facts.st_size - _TAIL_BYTES)) as file:
             self._tail = file.read()
 
-    def _truncate(self, size_bytes: int) -> None:
-        with reported("cut off the incomplete end of", self.path):
-            descriptor = open_plain(self.path, os.O_RDWR)
-            try:
-                os.ftruncate(descriptor, size_bytes)
-                self._sync(descriptor)
-            finally:
-                os.close(descriptor)
-
-
-def _copies_set_aside(path: Path) -> list[Path]:
-    prefix = f"{path.name}.corrupt-"
-    with reported("list the folder of", path):
-        return sorted(
-            file for file in path.parent.iterdir() if file.name.startswith(prefix) and file.is_file()
-        )
-
 
 async def read_transcript(path: Path, *, session_id: str, now: Callable[[], datetime]) -> StoredTranscript:
     """Reads the transcript of a session.
@@ -487,7 +474,7 @@ async def read_transcript(path: Path, *, session_id: str, now: Callable[[], date
         SessionNotFound: there is no such file. SessionCorrupt, SessionVersionUnknown, SessionWriteFailed: as
             for `Journal.open`.
     """
-    import tempfile  # a list of sessions needs no copy, and this takes as long as what it lists
+    import tempfile  # slow, and a list of sessions needs no copy
 
     with tempfile.TemporaryDirectory(prefix="nacre-") as folder:
         copy = Path(folder) / path.name
@@ -529,16 +516,22 @@ def readable_header(
 ) -> tuple[SessionHeader, tuple[str, ...]]:
     """Returns the header of a transcript, and a sentence for each repair of the file.
 
-    A missing or blank file gets `fresh_header`. A file without a header is rewritten from what is readable. A
-    file of format 1 or 2 is rewritten in the current format.
+    A missing or blank file gets `fresh_header`. A file without a header is rewritten from its readable lines.
+    A file of format 1 or 2 is rewritten in the current format.
 
     Raises:
         SessionVersionUnknown: a newer program wrote the file; it is unchanged.
         SessionCorrupt: `path` is a symbolic link or not a regular file.
         SessionWriteFailed: the system refused to read or write.
     """
-    first = _first_value(path)
-    if first is None and not _has_content(path):
+    first: Mapping[str, Any] | None = None
+    has_content = False
+    with suppress(FileNotFoundError), reading(path) as file:
+        for line in read_lines(file):
+            first, has_content = line.value, True
+            if first is not None:
+                break
+    if not has_content:
         remove_unfinished(path)
         replace_file(path, to_line(header_to_json(fresh_header)))
         return fresh_header, ()
@@ -551,18 +544,6 @@ def readable_header(
         return header, notices
     header, notice = _migrated(path, header, now)
     return header, (*notices, notice)
-
-
-def _first_value(path: Path) -> Mapping[str, Any] | None:
-    with suppress(FileNotFoundError), reading(path) as file:
-        return next((line.value for line in read_lines(file) if line.value is not None), None)
-    return None
-
-
-def _has_content(path: Path) -> bool:
-    with suppress(FileNotFoundError), reading(path) as file:
-        return any(True for _ in read_lines(file))
-    return False
 
 
 def _not_newer(header: SessionHeader, path: Path) -> SessionHeader:
@@ -589,7 +570,7 @@ def _salvaged(
     replace_file(path, to_line(header_to_json(header)) + b"".join(entries))
     return header, (
         f"{path.name} had no valid header. It was set aside as {aside.name}, "
-        f"and what is readable was kept (entries: {len(entries)})."
+        f"and its readable entries were kept ({len(entries)})."
     )
 
 

@@ -35,7 +35,7 @@ class CopyableStore(SessionStore, Protocol):
 
 
 class AgentSessions(CopyableStore, RewritableStore, Protocol):
-    """All that a backend's sessions can do."""
+    """The session store of a backend."""
 
 
 def refuse_another(name: str, there: bytes, data: bytes) -> None:
@@ -45,7 +45,7 @@ def refuse_another(name: str, there: bytes, data: bytes) -> None:
 
 
 class SessionSum(Record):
-    """What a store has of the copied sessions: the counts, and one checksum over everything."""
+    """The counts of the copied sessions in a store, and a checksum over everything."""
 
     transcripts: int
     results: int
@@ -56,7 +56,7 @@ class SessionSum(Record):
 
 
 class Copied(Record):
-    """The totals of both stores after a copy, and sentences about what was not copied."""
+    """The totals of both stores after a copy, and sentences about parts that were not copied."""
 
     source: SessionSum
     target: SessionSum
@@ -64,16 +64,25 @@ class Copied(Record):
 
 
 async def copy_sessions(source: CopyableStore, target: CopyableStore) -> Copied:
-    """Copies what the target does not have, then reads both stores again.
+    """Copies what the target lacks, then reads both stores again.
 
     Of two different records for one key, the one changed last wins.
 
     Raises:
-        SessionError: a store refused; what was copied so far stays, and another call continues.
+        SessionError: a store refused; another call continues the copy.
     """
     problems: list[str] = []
     lines = await source.index.all()
-    await target.index.edit(lambda present: _newer(lines, present))
+
+    def newer(present: Mapping[str, SessionRecord]) -> Mapping[str, SessionRecord]:
+        return {
+            key: record
+            for key, record in lines.items()
+            if key not in present
+            or (record != present[key] and record.updated_at_ms >= present[key].updated_at_ms)
+        }
+
+    await target.index.edit(newer)
     for facts in await source.transcripts():
         data = await source.exported(facts.name)
         whole = _whole_lines(data)
@@ -118,17 +127,6 @@ async def _summed(store: CopyableStore, source: CopyableStore) -> SessionSum:
         size_bytes=size_bytes,
         checksum=checksum.hexdigest(),
     )
-
-
-def _newer(
-    lines: Mapping[str, SessionRecord], present: Mapping[str, SessionRecord]
-) -> Mapping[str, SessionRecord | None]:
-    return {
-        key: record
-        for key, record in lines.items()
-        if key not in present
-        or (record != present[key] and record.updated_at_ms >= present[key].updated_at_ms)
-    }
 
 
 def _whole_lines(data: bytes) -> bytes:

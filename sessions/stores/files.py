@@ -91,14 +91,28 @@ class TranscriptListing:
     def listed(self) -> list[TranscriptFacts]:
         """All transcripts by name. Raises `SessionWriteFailed` if the folder cannot be read."""
         with reported("list", self._directory):
-            found = [self._facts(name, stat) for name, stat in self._files()]
+            found = [
+                TranscriptFacts(
+                    name=name,
+                    size_bytes=stat.st_size,
+                    lines=self._lines(name, stat),
+                    modified_ns=stat.st_mtime_ns,
+                )
+                for name, stat in self._files()
+            ]
         self._counted = {each.name: self._counted[each.name] for each in found if each.name in self._counted}
         return found
 
     def _files(self) -> Iterator[tuple[str, os.stat_result]]:
         try:
             with os.scandir(self._directory) as entries:
-                files = [entry for entry in entries if _is_transcript(entry)]
+                files = [
+                    entry
+                    for entry in entries
+                    if entry.name.endswith(".jsonl")
+                    and entry.name[0] != "."
+                    and entry.is_file(follow_symlinks=False)
+                ]
         except FileNotFoundError:
             return
         for entry in sorted(files, key=lambda entry: entry.name):
@@ -107,14 +121,8 @@ class TranscriptListing:
             except FileNotFoundError:
                 continue
 
-    def _facts(self, name: str, stat: os.stat_result) -> TranscriptFacts:
-        return TranscriptFacts(
-            name=name, size_bytes=stat.st_size, lines=self._lines(name, stat), modified_ns=stat.st_mtime_ns
-        )
-
     def _lines(self, name: str, stat: os.stat_result) -> int:
-        """A file's line count, counted from where the last count ended; the last count if it cannot be
-        read."""
+        """A file's line count, which reads only new lines; the last count if the file cannot be read."""
         identity = (stat.st_dev, stat.st_ino)
         known = self._counted.get(name)
         if known is None or known.identity != identity or known.size_bytes > stat.st_size:
@@ -128,10 +136,6 @@ class TranscriptListing:
             known = _Counted(identity, stat.st_size, known.lines + new)
         self._counted[name] = known
         return known.lines
-
-
-def _is_transcript(entry: os.DirEntry[str]) -> bool:
-    return entry.name.endswith(".jsonl") and entry.name[0] != "." and entry.is_file(follow_symlinks=False)
 
 
 def _line_feeds(path: Path, start: int, end: int) -> int:
@@ -153,7 +157,7 @@ TAIL_BYTES = 65_536
 async def stored_sessions(index: SessionIndex, *, with_earlier: bool = True) -> list[StoredSession]:
     """The sessions of an index, latest activity first.
 
-    `with_earlier` reads the beginning of each transcript in the folder that is no key's current one.
+    `with_earlier` reads the beginning of each transcript in the folder to which no key refers.
 
     Raises:
         SessionWriteFailed: the folder or the index cannot be read.
@@ -225,12 +229,12 @@ async def maintain(
     active_keys: Collection[str] = (),
     dry_run: bool = False,
 ) -> UpkeepReport:
-    """Applies the limits to the folder of sessions; with `dry_run`, only says what that would do.
+    """Applies the limits to the folder of sessions; with `dry_run`, only reports the changes.
 
-    `active_keys` have a turn running or waiting.
+    `active_keys` have a running or waiting turn.
 
     Raises:
-        SessionWriteFailed: the system refused; what was done so far stays.
+        SessionWriteFailed: the system refused; earlier changes stay.
     """
     now_ms = int(now().timestamp() * 1000)
     pruned: dict[str, SessionRecord] = {}
@@ -270,7 +274,7 @@ async def delete_session(
     session is still listed and can be deleted again. The caller holds the session's turn lock.
 
     Raises:
-        SessionWriteFailed: the system refused; what was done so far stays.
+        SessionWriteFailed: the system refused; earlier changes stay.
     """
 
     await index.edit(lambda records: without_session(records, session.session_id))
@@ -278,7 +282,7 @@ async def delete_session(
 
 
 def move_aside(path: Path, *, now: Callable[[], datetime]) -> Path | None:
-    """Renames a transcript to `<name>.deleted.<time>`; returns `None` if it is gone already."""
+    """Renames a transcript to `<name>.deleted.<time>`; returns `None` if it is missing."""
     with reported("move aside", path):
         aside = path.with_name(aside_name(path.name, now()))
         stamped = aside.name
@@ -362,8 +366,7 @@ def _results_folder(path: Path) -> Path:
 
 
 class SessionPlaces(Record):
-    """Where the files are: the index with the transcripts beside it, and the folders of ended sessions and
-    locks.
+    """The path of the index, beside which transcripts are, and the folders for ended sessions and locks.
 
     `cwd` is stored in the headers of new transcripts.
     """
@@ -511,7 +514,12 @@ class EndedSessionFiles:
         self._worker = OrderedWorker()
 
     async def put(self, ended: EndedSession) -> None:
-        await self._worker.run(lambda: self._put(ended))
+        def put() -> None:
+            make_folder(self._directory)
+            data = json.dumps(ended_to_json(ended), indent=2).encode()
+            replace_file(self._directory / ended_session_file(ended), data)
+
+        await self._worker.run(put)
 
     async def remove(self, ended: EndedSession) -> None:
         await self._worker.run(lambda: self._remove(self._directory / ended_session_file(ended)))
@@ -521,13 +529,6 @@ class EndedSessionFiles:
 
     async def all(self) -> tuple[EndedSession, ...]:
         return await self._worker.run(self._all)
-
-    def _put(self, ended: EndedSession) -> None:
-        make_folder(self._directory)
-        replace_file(
-            self._directory / ended_session_file(ended),
-            json.dumps(ended_to_json(ended), indent=2).encode(),
-        )
 
     def _remove(self, path: Path) -> None:
         with reported("remove", path):

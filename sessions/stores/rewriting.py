@@ -1,8 +1,8 @@
-"""What is to be forgotten, taken out of transcripts: the one exception to their being only ever added to."""
+"""Removes forgotten text from transcripts, which otherwise only grow."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Protocol
 
@@ -31,13 +31,16 @@ class RewritableStore(SessionStore, Protocol):
         `but`. Returns where the changed ones are, or would be with `dry_run`.
 
         Raises:
-            SessionError: the disk or the database refused; what was changed before stays changed.
+            SessionError: the disk or the database refused; earlier changes stay.
         """
 
 
 def rewritten_files(folder: Path, change: Rewrite, *, but: Collection[str], dry_run: bool) -> tuple[str, ...]:
     changed: list[str] = []
-    for path in _files(folder):
+    for path in sorted(folder.rglob("*")):
+        is_ours = ".jsonl" in path.name or (path.suffix == ".txt" and ".results" in path.parent.name)
+        if not is_ours or path.name.endswith(".lock") or not path.is_file() or path.is_symlink():
+            continue
         if any(part.startswith(tuple(but)) for part in path.relative_to(folder).parts if but):
             continue
         found = read_plain(path)
@@ -50,10 +53,3 @@ def rewritten_files(folder: Path, change: Rewrite, *, but: Collection[str], dry_
             replace_file(path, new)
         changed.append(str(path))
     return tuple(changed)
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.rglob("*")):
-        is_ours = ".jsonl" in path.name or (path.suffix == ".txt" and ".results" in path.parent.name)
-        if is_ours and not path.name.endswith(".lock") and path.is_file() and not path.is_symlink():
-            yield path

@@ -1,6 +1,6 @@
 """The interface of session stores.
 
-A store has the sessions of one agent; an implementation that keeps several agents in one place puts the agent
+A store has the sessions of one agent; an implementation with several agents in one place puts the agent
 before each key. No value is a path: `name` and `transcript_name` are a store's names for a transcript, and
 `place` is a description for people. The result of a call outlives the process.
 `tests/sessions/stores/store_contract.py` specifies the other guarantees.
@@ -31,7 +31,7 @@ class SessionRecords(Protocol):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Sentences for the owner about what could not be read or was rebuilt."""
+        """Sentences for the owner about unreadable and rebuilt parts."""
 
     async def get(self, key: str) -> SessionRecord | None:
         """The record of a key, including every change that another process has completed."""
@@ -54,11 +54,11 @@ class SessionRecords(Protocol):
     ) -> SessionRecord | None:
         """Replaces a record with the result of `change` and returns it; `None` means no record.
 
-        A change that is not `durable` outlives this process, and a power failure after `flush`.
+        A change that is not `durable` outlives this process; it outlives a power failure after `flush`.
         """
 
     async def flush(self) -> None:
-        """Waits until changes that were not `durable` are on disk."""
+        """Waits until all changes are on disk."""
 
     async def mirror(self, key: str, change: RecordChange) -> SessionRecord | None:
         """Replaces an existing record with the result of `change` and returns it.
@@ -82,11 +82,11 @@ class Transcript(Protocol):
 
     @property
     def place(self) -> str:
-        """Where it is stored, for people."""
+        """A description of its place for people."""
 
     @property
     def size_bytes(self) -> int:
-        """Its size as JSON lines, as far as it was read."""
+        """Its size as JSON lines when it was last read."""
 
     @property
     def results(self) -> WholeResults:
@@ -106,31 +106,31 @@ class Transcript(Protocol):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Sentences for the owner about what was repaired."""
+        """Sentences for the owner about repairs."""
 
     def transcript(self) -> tuple[TranscriptItem, ...]:
-        """What a model sees of the branch."""
+        """The branch as a model sees it."""
 
     def sent(self) -> SentView:
-        """What models are sent, brought up to date by this call; see `BranchViews`."""
+        """The messages for models, updated by this call; see `BranchViews`."""
 
     async def refresh(self) -> bool:
-        """Reads what others appended; whether there was anything."""
+        """Reads the entries of other processes; returns whether there were any."""
 
     async def append(
         self, body: KnownBody, *, durable: bool = True, mirror: RecordChange | None = None
     ) -> Entry:
         """Appends an entry after the newest one; it is on disk on return.
 
-        If it is not `durable`, it may be lost until a later entry is. `mirror` is what the caller gives to
-        `SessionRecords.mirror` next; a store may make that change of the session's record with the entry.
+        If it is not `durable`, it may be lost until a later durable entry. `mirror` is the change that the
+        caller passes to `SessionRecords.mirror` next; a store may make it together with the entry.
         """
 
     async def append_custom(self, custom_type: str, data: Any, *, durable: bool = True) -> Entry:
         """Appends a program's own record."""
 
     async def rewind(self, leaf_id: str | None, *, summary: str = "") -> Entry:
-        """Goes back to an entry, or to the beginning; the abandoned branch stays."""
+        """Returns to an entry, or to the beginning; the abandoned branch stays."""
 
     async def fork(self, name: str, *, session_id: str, leaf_id: str | None) -> None:
         """Creates a transcript `name` from the branch to `leaf_id`, with the full results so far.
@@ -148,7 +148,7 @@ class EndedSessions(Protocol):
         """Stores an ended session, or its new number of attempts."""
 
     async def remove(self, ended: EndedSession) -> None:
-        """Removes an ended session, which may be gone already."""
+        """Removes an ended session, if it exists."""
 
     async def has(self, ended: EndedSession) -> bool:
         """Whether an ended session is still pending."""
@@ -170,7 +170,7 @@ class SessionStore(Protocol):
 
     @property
     def place(self) -> str:
-        """Where it is stored, for people."""
+        """A description of its place for people."""
 
     def transcript_name(self, record: SessionRecord) -> str:
         """The name of a session's transcript, whether it exists or not.
@@ -186,14 +186,13 @@ class SessionStore(Protocol):
         """The transcript of a session. If it is missing it is created, with the entry `first` if given."""
 
     async def sessions(self, *, with_earlier: bool) -> list[StoredSession]:
-        """The current sessions, plus the earlier sessions of each key if `with_earlier`; latest activity
-        first."""
+        """The current sessions, and each key's earlier ones if `with_earlier`; latest activity first."""
 
     async def last_messages(self, sessions: Iterable[StoredSession], *, most: int) -> list[LastMessage]:
         """The last message of a person in each session, for at most `most` sessions that have one."""
 
     async def transcripts(self) -> Sequence[TranscriptFacts]:
-        """All transcripts by name; a later call costs only what grew since."""
+        """All transcripts by name; a later call reads only new lines."""
 
     async def exported(self, name: str) -> bytes:
         """A transcript as JSON lines in pi's session format; writes nothing.
@@ -210,23 +209,21 @@ class SessionStore(Protocol):
         """
 
     async def delete(self, session: StoredSession) -> str:
-        """Deletes a session and returns where its transcript is now, if anywhere. The caller holds its
-        turn lock."""
+        """Deletes a session and returns the new place of its transcript, if any. Needs its turn lock."""
 
     async def maintain(
         self, limits: MaintenanceLimits, *, main_key: str, active_keys: Collection[str], dry_run: bool
     ) -> UpkeepReport:
-        """Applies the limits, or says what that would do. A turn is running for each of the `active_keys`."""
+        """Applies the limits, or with `dry_run` reports them. The `active_keys` have a running turn."""
 
     def fence(self, key: str) -> int | None:
-        """The number that distinguishes this process's turn of a key from later ones.
+        """A number that distinguishes this process's turn of a key from later ones.
 
         `None` if it has no turn, or if a running process cannot lose its turn lock.
         """
 
     def turn_lock(self, key: str) -> AbstractAsyncContextManager[bool]:
-        """The lock of a key's turns. Entering it never waits and returns whether this caller holds the
-        lock."""
+        """The lock of a key's turns. Entering it never waits; it returns whether the lock is held."""
 
     async def close(self) -> None:
         """Finishes pending writes and releases open resources."""

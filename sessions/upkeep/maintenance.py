@@ -31,19 +31,18 @@ from nacre.sessions.upkeep.stored_session import StoredSession
 PROTECTED_KINDS = ("main", "group", "thread", "global")
 
 STRICT_BELOW_ENTRIES = 50
-"""Up to this limit, the number of records is exact; above it, it may be exceeded by a tenth before any are
-pruned."""
+"""Below this limit, the number of records is exact; above it, a tenth more is allowed before pruning."""
 
 LEAST_SLACK_ENTRIES = 25
 
 HIGH_WATER_SHARE = 0.8
 
 RECENT_MS = 24 * 3_600_000
-"""Files changed within a day stay: their notes may not be saved yet, or somebody may be reading them."""
+"""Files changed within a day stay, because their notes may not be saved yet or they may be in use."""
 
 FileKind: TypeAlias = Literal["archive", "synthetic", "ended", "kept"]
-"""`archive`: set aside already. `synthetic` and `ended`: transcripts that no key refers to, of programs
-and of conversations. `kept`: everything else, which is never removed."""
+"""`archive`: set aside before. `synthetic` and `ended`: transcripts of programs and of conversations to which
+no key refers. `kept`: everything else, which is never removed."""
 
 
 class MaintenanceLimits(Record):
@@ -66,7 +65,7 @@ class StoredFile(Record):
 
 
 class UpkeepReport(Record):
-    """What was done, or would be: keys pruned, files set aside and removed, by name."""
+    """The changes that were, or would be, made: pruned keys, and names of set-aside and removed files."""
 
     pruned_keys: tuple[str, ...] = ()
     moved_aside: tuple[str, ...] = ()
@@ -116,7 +115,7 @@ def lines_to_prune(
 def files_to_remove(
     files: Sequence[StoredFile], limits: MaintenanceLimits, *, now_ms: int
 ) -> list[StoredFile]:
-    """The files to remove: those set aside too long ago, and those beyond the size limit.
+    """The files to remove: those set aside too long ago, and those above the size limit.
 
     Above `most_bytes`, files are removed until `high_water_bytes` are left: files set aside, then programs'
     transcripts, then those of ended conversations, oldest first. Files that a key refers to and files changed
@@ -150,8 +149,7 @@ def files_to_remove(
 
 
 def high_water_bytes(limits: MaintenanceLimits) -> int:
-    """Where removal stops: the setting, at most the limit; 80 % of the limit by default; 0 without a
-    limit."""
+    """Where removal stops: the setting, or 80 % of the limit; at most the limit, and 0 without one."""
     most = limits.most_bytes or 0
     if limits.high_water_bytes is None:
         return int(most * HIGH_WATER_SHARE)
@@ -200,10 +198,10 @@ _UNFINISHED = re.compile(r"\.(?P<process>\d+)-\d+\.tmp$")
 
 
 class TranscriptProblem(Record):
-    """What is wrong with one transcript.
+    """The damage of one transcript.
 
-    `unreadable_lines` are numbered from 1 and exclude an incomplete last line (`is_torn`). `problem` is a
-    sentence if the file as a whole cannot be read.
+    `unreadable_lines` are numbered from 1 and exclude an incomplete last line (`is_torn`). `problem` is set
+    if the file as a whole cannot be read.
     """
 
     path: Path
@@ -227,7 +225,8 @@ def orphaned_results(directory: Path) -> list[Path]:
     return [
         directory / name
         for name in sorted(names)
-        if name.endswith(FOLDER_SUFFIX) and not _has_transcript(name.removesuffix(FOLDER_SUFFIX), names)
+        if name.endswith(FOLDER_SUFFIX)
+        and not any(each.startswith(f"{name.removesuffix(FOLDER_SUFFIX)}.jsonl") for each in names)
     ]
 
 
@@ -275,10 +274,6 @@ def _looked_at(path: Path) -> TranscriptProblem:
     except (SessionError, FileNotFoundError) as error:
         return TranscriptProblem(path=path, problem=str(error))
     return TranscriptProblem(path=path, unreadable_lines=tuple(unreadable), is_torn=is_torn)
-
-
-def _has_transcript(stem: str, names: set[str]) -> bool:
-    return any(name.startswith(f"{stem}.jsonl") for name in names)
 
 
 def _is_running(process: int) -> bool:

@@ -1,4 +1,4 @@
-"""A stored session, and the session that a person names."""
+"""Stored sessions, and how to find one by name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class StoredSession(Record):
 
     If `is_current`, its key refers to it and `record` is its record in the index; otherwise `record` comes
     from its transcript. `transcript` is the store's name for it, or empty if the record's is invalid. `place`
-    tells people where it is. `size_bytes` is `None` if there is no transcript.
+    is a description for people. `size_bytes` is `None` if there is no transcript.
     """
 
     key: str
@@ -39,7 +39,6 @@ class StoredSession(Record):
 
     @property
     def active_at_ms(self) -> int:
-        """Milliseconds since the epoch of the last message, or otherwise of the last change."""
         return self.record.active_at_ms
 
 
@@ -94,7 +93,7 @@ def find_session(
 def last_message_text(values: Iterable[Mapping[str, Any]]) -> str:
     """The last message of a person on the branch that ends with these entries, newest first.
 
-    If the branch leads out of the entries, the last message on any branch; empty if there is none.
+    If the branch begins before the entries, the last message on any branch; empty if there is none.
     """
     off_branch, next_id = "", None
     for value in values:
@@ -113,6 +112,6 @@ def last_message_text(values: Iterable[Mapping[str, Any]]) -> str:
 def _said(value: Mapping[str, Any]) -> str:
     message = value.get("message")
     if not isinstance(message, dict) or message.get("role") != "user":
-        return ""  # an answer need not be read to know that nobody said it
+        return ""
     body = entry_from_json(value).body
     return message_text(body) if isinstance(body, UserMessage) else ""

@@ -1,4 +1,4 @@
-"""What models are sent of a branch: shortened, pruned and in order, and how many tokens that is.
+"""The messages of a branch for a model: shortened, pruned and in order; and their tokens.
 
 The views are updated incrementally: an entry costs the same in any session. Only another branch, a compaction
 or a new prune record rebuilds them.
@@ -30,7 +30,7 @@ from nacre.sessions.entries.entries import Compaction, Entry, EntryTree
 from nacre.sessions.view.transcript import BranchFollower, PairedItems, TranscriptItem, TranscriptView
 
 ARGUMENTS_SPARE_CHARS = 1_000
-"""Space for the names of a call's arguments; beyond it, only the arguments' text is shown."""
+"""Room for the names of a call's arguments; above it, only the arguments' text is shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ class Shortened:
 
 
 def shortened(message: Message, how: Shortened) -> Message:
-    """Shortens a message: one text, then images or calls. Reasoning that is too long is left out."""
+    """Shortens a message: one text, then images or calls. Long reasoning is left out."""
     text = how.text(message_text(message))
     texts = (Text(text=text),) if text else ()
     if isinstance(message, AssistantMessage):
@@ -104,17 +104,15 @@ def _call(call: ToolCall, how: Shortened) -> ToolCall:
         return replace(call, invalid_arguments=how.text(call.invalid_arguments))
     if len(_arguments_text(call)) <= limit_chars:
         return call
-    arguments = {name: _value(value, how) for name, value in call.arguments.items()}
+    arguments = dict(call.arguments)
+    for name, value in call.arguments.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        if (short := how.text(text)) is not text:
+            arguments[name] = short
     shown = replace(call, arguments=arguments)
     if len(_arguments_text(shown)) > 2 * (limit_chars + len(how.note)) + ARGUMENTS_SPARE_CHARS:
         shown = replace(call, arguments={"arguments": how.text(_arguments_text(call))})
     return shown
-
-
-def _value(value: object, how: Shortened) -> object:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    short = how.text(text)
-    return value if short is text else short
 
 
 def _arguments_text(call: ToolCall) -> str:
@@ -159,7 +157,7 @@ class SentView:
         return self._shown
 
     def messages(self) -> tuple[Message, ...]:
-        """Its messages in the order in which a model reads them; the same object until something changes."""
+        """The messages in the order in which a model reads them; the same object until something changes."""
         return self._order.messages()
 
     def _begin(self, paired: PairedItems, record: Entry | None, *, is_compacted: bool) -> None:
@@ -217,11 +215,11 @@ class BranchViews:
         self._cache: dict[Callable[[], object], object] = {}
 
     def transcript(self, tree: EntryTree) -> tuple[TranscriptItem, ...]:
-        """What a model sees of the current branch; the same object until that changes."""
+        """The current branch as a model sees it; the same object until it changes."""
         return self._view.follow(tree.branch())
 
     def sent(self, tree: EntryTree) -> SentView:
-        """What models are sent, brought up to date by this call."""
+        """The messages for models, updated by this call."""
         branch = tree.branch()
         self._sent.follow(self._view.followed(branch), branch, is_compacted=tree.compaction_count > 0)
         return self._sent
@@ -288,7 +286,7 @@ class ModelOrder:
 
 PRUNE_TYPE = "nacre.prune"
 IMAGE_TURNS = 3
-"""The number of later turns in which an image is still sent; the model has seen it by then."""
+"""The number of later turns in which an image is still sent."""
 IMAGE_GONE = "[image data removed - already processed by model]"
 
 
@@ -323,14 +321,20 @@ class PrunedView:
         record = prune_record(branch)
         if items is not self._items or record is not self._record:
             self._items, self._record = items, record
-            self._shown = _pruned(items, projections_of(record))
+            projections, images_from = projections_of(record), images_shown_from(items)
+            callers = caller_ids(items) if projections else frozenset[str]()
+            shown = tuple(
+                shown_item(item, projections, callers, has_images=place >= images_from)
+                for place, item in enumerate(items)
+            )
+            self._shown = items if all(map(is_, shown, items)) else shown
         return self._shown
 
 
 def prune_record(branch: Sequence[Entry]) -> Entry | None:
     """The newest prune record of a branch that can still refer to something visible.
 
-    The oldest visible message is at most the one that opened the turn that a compaction cut.
+    The oldest visible message is the kept one, or the one that opened the turn that a compaction cut.
     """
     kept_id: str | None = None
     is_kept = True
@@ -362,7 +366,7 @@ def record_data(
 
 
 def saved_tokens_since(branch: Sequence[Entry], entry_id: str) -> int:
-    """The tokens saved by records after an entry, which usage reported with that entry still counts."""
+    """The tokens saved by records after an entry, which the usage of that entry still counts."""
     saved = 0
     for entry in reversed(branch):
         if entry.id == entry_id:
@@ -389,12 +393,12 @@ def projected(message: Message, projection: Projection) -> Message:
 
 
 def is_own_result(item: TranscriptItem, caller_ids: Set[str]) -> bool:
-    """Whether an item is a recorded result rather than one inserted for a call without a result."""
+    """Whether an item is a recorded result, and not one inserted for a call without a result."""
     return isinstance(item.message, ToolResultMessage) and item.entry_id not in caller_ids
 
 
 def caller_ids(items: Sequence[TranscriptItem]) -> frozenset[str]:
-    """The entry ids of models' messages, which inserted results carry too."""
+    """The entry ids of models' messages, which inserted results have too."""
     return frozenset(item.entry_id for item in items if isinstance(item.message, AssistantMessage))
 
 
@@ -413,7 +417,7 @@ def shown_item(
 
 
 def images_shown_from(items: Sequence[TranscriptItem]) -> int:
-    """The index from which images are shown: after the last turn that is more than `IMAGE_TURNS` old."""
+    """The index from which images are shown: after the last turn that is older than `IMAGE_TURNS`."""
     ended = 0
     for place in range(len(items) - 1, -1, -1):
         message = items[place].message
@@ -422,18 +426,6 @@ def images_shown_from(items: Sequence[TranscriptItem]) -> int:
             if ended > IMAGE_TURNS:
                 return place
     return 0
-
-
-def _pruned(
-    items: Sequence[TranscriptItem], projections: Mapping[str, Projection]
-) -> Sequence[TranscriptItem]:
-    callers = caller_ids(items) if projections else frozenset[str]()
-    images_from = images_shown_from(items)
-    shown = tuple(
-        shown_item(item, projections, callers, has_images=place >= images_from)
-        for place, item in enumerate(items)
-    )
-    return items if all(map(is_, shown, items)) else shown
 
 
 def _without_images(message: Message) -> Message:
@@ -519,14 +511,15 @@ def measure_context(
     *,
     overhead_tokens: int,
 ) -> ContextMeasure:
-    """Measures how much of the context window the next call would take.
+    """Measures how much of the context window the next call takes.
 
-    The provider's count for the newest complete answer after the latest compaction is used, minus what was
-    pruned since; later messages are estimated. Usage from before a compaction describes a context that is
-    gone. Without usage, everything is estimated, plus `overhead_tokens` for the system prompt and the tools.
+    It is the provider's count for the newest complete answer after the latest compaction, minus the tokens
+    pruned since, plus an estimate for later messages. Without such a count, everything is estimated, with
+    `overhead_tokens` for the system prompt and the tools.
     """
     place = last_counted_place(items)
-    if place is not None and _is_after_compactions(branch, items[place].entry_id):
+    since_compaction = takewhile(lambda entry: not isinstance(entry.body, Compaction), reversed(branch))
+    if place is not None and any(entry.id == items[place].entry_id for entry in since_compaction):
         saved_tokens = saved_tokens_since(branch, items[place].entry_id)
         usage_tokens = max(0, _reported_tokens(items[place].message) - saved_tokens)
         trailing_tokens = estimate_tokens(items[place + 1 :], count_tokens)
@@ -555,11 +548,6 @@ def last_counted_place(items: Sequence[TranscriptItem]) -> int | None:
     """The index of the newest answer for which a provider reported usage."""
     newest_first = range(len(items) - 1, -1, -1)
     return next((place for place in newest_first if _reported_tokens(items[place].message)), None)
-
-
-def _is_after_compactions(branch: Sequence[Entry], entry_id: str) -> bool:
-    newest_first = takewhile(lambda entry: not isinstance(entry.body, Compaction), reversed(branch))
-    return any(entry.id == entry_id for entry in newest_first)
 
 
 def _reported_tokens(message: Message) -> int:

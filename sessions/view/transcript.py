@@ -1,4 +1,4 @@
-"""How each entry of a session appears to a model, and the transcript that the entries form."""
+"""The entries of a session as a model sees them, and their transcript."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ BRANCH_PREFACE = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TranscriptItem:
-    """One message with the entry that it comes from.
+    """One message with its entry.
 
-    `is_recall` marks notes that the runtime shows, which are data and not a turn. `has_place` marks those of
-    them that keep their position.
+    `is_recall` marks notes that the runtime shows, which are data and not a turn. `has_place` marks those
+    that keep their position.
     """
 
     entry_id: str
@@ -140,7 +140,7 @@ def newest_turns(
 
 
 def _usable(answer: AssistantMessage) -> AssistantMessage | None:
-    """The answer without what providers reject: calls that cannot be paired, or an empty message."""
+    """The answer without calls that cannot be paired; `None` if nothing is left that providers accept."""
     if len(answer.content) == 1 and isinstance(answer.content[0], Text):
         return answer if answer.content[0].text.strip() else None
     broken_off = answer.is_broken_off
@@ -162,7 +162,7 @@ def _usable(answer: AssistantMessage) -> AssistantMessage | None:
 
 
 def _summary_message(preface: str, summary: str, timestamp: str) -> UserMessage:
-    # The summary quotes tools and people; it must not be able to end its own quotation.
+    # The summary quotes tools and people, who must not be able to end the quotation.
     quoted = re.sub(r"</(\s*summary)", r"&lt;/\1", summary.strip(), flags=re.IGNORECASE)
     return user_message(f"{preface}\n\n<summary>\n{quoted}\n</summary>", timestamp_ms=timestamp_ms(timestamp))
 
@@ -214,29 +214,31 @@ class TranscriptView:
         return self.followed(branch).items()
 
     def followed(self, branch: Sequence[Entry]) -> PairedItems:
-        """The same as `PairedItems`; a new object if all of it may have changed."""
+        """The transcript as `PairedItems`; a new object if all of it may have changed."""
         fresh = self._follower.fresh(branch)
-        if fresh is None or last_compaction_place(fresh) is not None or self._has_outdated(fresh):
+        # A new prompt record may include something that is already shown.
+        if (
+            fresh is None
+            or last_compaction_place(fresh) is not None
+            or (
+                last_prompt_place(fresh) is not None
+                and any([item.is_recall for item in self._paired.current])  # noqa: C419 - much faster
+            )
+        ):
             self._paired = PairedItems(_shown_from(branch))
         else:
             for item in _items(fresh):
                 self._paired.add(item)
         return self._paired
 
-    def _has_outdated(self, fresh: Sequence[Entry]) -> bool:
-        """Whether one of the new entries records a prompt that may include something already shown."""
-        if last_prompt_place(fresh) is None:
-            return False
-        return any([item.is_recall for item in self._paired.current])  # noqa: C419 - three times as fast
-
 
 class PairedItems:
     """Messages in which each call is followed by exactly one result, in the order of the calls.
 
-    Providers reject anything else. A call reserves the place of its result with an error result; the actual
-    result replaces it whenever it arrives, even if others spoke in between. Results without a call and second
-    results are left out. A result belongs to the nearest preceding call with its id, because some providers
-    reuse ids in each turn. Nothing else moves, and no user message is dropped.
+    Providers reject anything else. A call reserves the place of its result with an error result, which the
+    actual result replaces, even after other messages. Results without a call and second results are left out.
+    A result belongs to the nearest preceding call with its id, because some providers reuse ids in each turn.
+    Nothing else moves, and no user message is dropped.
     """
 
     def __init__(self, items: Iterable[TranscriptItem | None] = ()) -> None:
@@ -294,17 +296,17 @@ def _shown_from(branch: Sequence[Entry]) -> Iterable[TranscriptItem | None]:
 
 
 def _items(entries: Sequence[Entry]) -> Iterable[TranscriptItem | None]:
-    taken_in = last_prompt_place(entries) or 0
-    recalls = [place for place, entry in enumerate(entries[:taken_in]) if _is_recall(entry)]
+    prompt_place = last_prompt_place(entries) or 0
+    recalls = [
+        place
+        for place, entry in enumerate(entries[:prompt_place])
+        if isinstance(entry.body, CustomMessage) and entry.body.custom_type == RECALL_TYPE
+    ]
     outdated = set(recalls[:-1])
     for place, entry in enumerate(entries):
         item = entry_item(entry)
-        is_outdated = place in outdated or (item is not None and item.has_place and place < taken_in)
+        is_outdated = place in outdated or (item is not None and item.has_place and place < prompt_place)
         yield None if is_outdated else item
-
-
-def _is_recall(entry: Entry) -> bool:
-    return isinstance(entry.body, CustomMessage) and entry.body.custom_type == RECALL_TYPE
 
 
 def _missing_result(caller: TranscriptItem, call: ToolCall) -> TranscriptItem:
@@ -319,7 +321,7 @@ def _missing_result(caller: TranscriptItem, call: ToolCall) -> TranscriptItem:
 
 
 class BranchFollower:
-    """Follows the current branch of a session's tree; each step costs only what is new."""
+    """Follows the current branch of a session's tree; each step processes only new entries."""
 
     def __init__(self) -> None:
         self._seen = 0
@@ -327,7 +329,7 @@ class BranchFollower:
 
     def fresh(self, branch: Sequence[Entry]) -> Sequence[Entry] | None:
         """The entries added since the last call; `None` for another branch, which must be read completely."""
-        # An entry has one parent, so a branch with our newest entry at the same index continues it.
+        # An entry has one parent, so a branch with the newest entry at the same index continues it.
         goes_on = 0 < self._seen <= len(branch) and branch[self._seen - 1] is self._newest
         if goes_on and self._seen == len(branch):
             return ()

@@ -18,7 +18,7 @@ from typing import Any
 from nacre.bridges.contracts.bridge import Bridge, Capabilities, Inbox, Part, Place
 from nacre.bridges.contracts.errors import DeliveryRefused, NotDelivered
 from nacre.runtime.contracts.inbound import Inbound
-from tests.servers.listening import hear_nobody
+from tests.servers.listening import stop_accepting
 
 ALL = Capabilities(
     greatest_length=200,
@@ -106,7 +106,7 @@ class LineServer:
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         await self._stop.wait()
-        await hear_nobody(server.sockets)
+        await stop_accepting(server.sockets)
         server.close()
         for writer in list(self._writers):
             writer.close()

@@ -1,3 +1,3 @@
 """How a server of the tests ends without leaving a connection behind."""
 
-from nacre.runtime.models.scripted_provider import hear_nobody as hear_nobody
+from nacre.runtime.models.scripted_provider import stop_accepting as stop_accepting

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from tests.servers.listening import hear_nobody
+from tests.servers.listening import stop_accepting
 
 
 @dataclass
@@ -105,7 +105,7 @@ class LoopbackHttp:
         self.port = listening.getsockname()[1]
         self._ready.set()
         await self._stop.wait()
-        await hear_nobody([listening])
+        await stop_accepting([listening])
         self.hang_up()
         self._abort()
         await runner.cleanup()

@@ -48,7 +48,7 @@ def test_requests_and_steps_must_match() -> None:
 
     with pytest.raises(AssertionError, match="no scripted step"):
         too_many_requests()
-    with pytest.raises(AssertionError, match="never asked for"):
+    with pytest.raises(AssertionError, match="not used"):
         too_many_steps()
 
 

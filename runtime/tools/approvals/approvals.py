@@ -1,7 +1,7 @@
 """Calls that wait for the owner's approval. Runs no call itself.
 
-An approval is on disk before the owner is asked. Whoever runs an approved call first claims it, and the claim
-is on disk before the call runs. A call runs once, or, after a crash in between, not again.
+An approval is on disk before the owner is asked, and the claim of an approved call is on disk before the
+call runs. So a call runs once, or, after a crash, not again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,14 @@ class ApprovalFolder:
         self._worker = OrderedWorker()
 
     async def put(self, approval: Approval) -> bool:
-        return await self._worker.run(lambda: self._put_new(approval))
+        def put_new() -> bool:
+            with self._locked():
+                if self._path(approval.id).exists():
+                    return False
+                self._put(approval)
+                return True
+
+        return await self._worker.run(put_new)
 
     async def get(self, approval_id: str) -> Approval | None:
         return await self._worker.run(lambda: self._read(self._path(approval_id)))
@@ -60,42 +67,34 @@ class ApprovalFolder:
         *,
         by_turn: bool,  # noqa: ARG002 - see the docstring
     ) -> Approval | None:
-        """Replaces an approval with the result of `changed` and returns it.
+        """`by_turn` makes no difference: a turn keeps its lock as long as its process lives."""
 
-        A turn keeps its lock as long as its process lives, so `by_turn` makes no difference here.
-        """
-        return await self._worker.run(lambda: self._change(approval_id, changed))
+        def change() -> Approval | None:
+            with self._locked():
+                found = self._read(self._path(approval_id))
+                new = None if found is None else changed(found)
+                if new is not None:
+                    self._put(new)
+                return new
+
+        return await self._worker.run(change)
 
     async def remove(self, approval_id: str) -> None:
-        await self._worker.run(lambda: self._remove(approval_id))
+
+        def remove() -> None:
+            with self._locked():
+                self._unlink(approval_id)
+                with suppress(OSError):  # it contains other approvals or files that were set aside
+                    self._directory.rmdir()
+
+        await self._worker.run(remove)
 
     def _path(self, approval_id: str) -> Path:
         return self._directory / f"{approval_id}.json"
 
-    def _put_new(self, approval: Approval) -> bool:
-        with self._locked():
-            if self._path(approval.id).exists():
-                return False
-            self._put(approval)
-            return True
-
     def _put(self, approval: Approval) -> None:
         make_folder(self._directory)
         replace_file(self._path(approval.id), to_bytes(approval))
-
-    def _change(self, approval_id: str, changed: Callable[[Approval], Approval | None]) -> Approval | None:
-        with self._locked():
-            found = self._read(self._path(approval_id))
-            new = None if found is None else changed(found)
-            if new is not None:
-                self._put(new)
-            return new
-
-    def _remove(self, approval_id: str) -> None:
-        with self._locked():
-            self._unlink(approval_id)
-            with suppress(OSError):  # it contains other approvals or files that were set aside
-                self._directory.rmdir()
 
     def _unlink(self, approval_id: str) -> None:
         path = self._path(approval_id)
@@ -130,7 +129,7 @@ class ApprovalFolder:
 POLL_SECONDS = 0.5
 """How often a waiting turn checks for another process's answer."""
 ID_CHARS = 8
-"""The length of an approval's id, which must be short enough to type."""
+"""The length of an approval's id, which people type."""
 
 
 class Approvals:
@@ -167,10 +166,7 @@ class Approvals:
         return approval
 
     async def wait(self, approval: Approval) -> Approval | None:
-        """Waits for an answer in this process or another, and returns the approval, answered or not.
-
-        Returns `None` if it was removed.
-        """
+        """Waits for an answer in this process or another. Returns the approval; `None` if it was removed."""
         answered = self._waiting.setdefault(approval.id, asyncio.Event())
         found: Approval | None = approval
         try:
@@ -181,7 +177,7 @@ class Approvals:
                             await asyncio.wait_for(answered.wait(), POLL_SECONDS)
         finally:
             del self._waiting[approval.id]
-        # An answer may have come at the last moment from somebody who expected the turn to wait.
+        # An answer may have arrived at the last moment.
         return await self.store.get(approval.id)
 
     def is_awaited(self, approval_id: str) -> bool:
@@ -238,7 +234,7 @@ class Approvals:
         return changed
 
     async def claim(self, approval_id: str) -> Approval | None:
-        """Marks an approved call as running, for whoever runs it now; `None` if somebody else has."""
+        """Marks an approved call as running; `None` if it is running already."""
 
         def running(found: Approval) -> Approval | None:
             return replace(found, state="running") if found.state == "approved" else None

@@ -12,7 +12,7 @@ from nacre.sessions.contracts.keys import stored_values
 
 
 class CopiedApprovals(Record):
-    """The number of approvals in a source, and of those that are identical in its target after a copy."""
+    """The number of approvals in a source, and of the identical ones in its target after a copy."""
 
     source: int
     target: int
@@ -21,8 +21,7 @@ class CopiedApprovals(Record):
 class ApprovalStore(Protocol):
     """The approvals of one agent. Any number of processes may change them.
 
-    The result of a call outlives the process. Each method raises `SessionError` if the disk or the database
-    refuses.
+    Each method raises `SessionError` if the disk or the database refuses.
     """
 
     async def put(self, approval: Approval) -> bool:
@@ -50,14 +49,14 @@ class ApprovalStore(Protocol):
         """
 
     async def remove(self, approval_id: str) -> None:
-        """Removes an approval, which may be gone already."""
+        """Removes an approval, if it exists."""
 
 
 async def copy_approvals(source: ApprovalStore, target: ApprovalStore) -> CopiedApprovals:
     """Copies the approvals that the target does not have; existing ones stay unchanged.
 
     Raises:
-        SessionError: a store refused; what was copied so far stays, and another call continues.
+        SessionError: a store refused; another call continues the copy.
     """
     approvals = await source.all()
     for approval in approvals:
@@ -73,10 +72,10 @@ STATES: tuple[ApprovalState, ...] = get_args(ApprovalState)
 class Approval(Record):
     """A call that waits for the owner, or was answered. Times are milliseconds since the epoch.
 
-    `message_id` is the transcript entry with the call. `arguments` are what is shown and what runs. `why`
-    says who asks. `chat_kind`, `is_owner` and `is_private_key` are the policy of the chat in which it was
-    asked, and `origin` is that chat; the call runs under that policy, whoever answers. `reason` is the reason
-    of a denial; `result` and `is_error` are the call's result.
+    `message_id` is the transcript entry with the call. The call runs with the shown `arguments`. `why` is the
+    reason to ask. `chat_kind`, `is_owner` and `is_private_key` are the policy of the chat that asked, and
+    `origin` is that chat; the call runs under that policy, whoever answers. `reason` is the reason for a
+    denial; `result` and `is_error` are the call's result.
     """
 
     id: str

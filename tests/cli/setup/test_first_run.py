@@ -65,7 +65,7 @@ def test_four_questions_set_up_a_model_with_its_key(tmp_path: Path, nobody: dict
             terminal.type("Ada Lovelace\r")
             terminal.wait_for("Your time zone [")
             terminal.type("Europe/Atlantis\r")
-            terminal.wait_for("no IANA time zone")
+            terminal.wait_for("not an IANA time zone")
             terminal.type("Europe/Lisbon\r")
             terminal.wait_for("Which model")
             terminal.type("openai/gpt-5-mini\r")

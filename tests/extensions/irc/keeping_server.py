@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.bridges.channels.contract.servers import free_port
 from tests.bridges.channels.contract.world import until
 from tests.extensions.irc.ngircd import ROOM, Person, bridge
-from tests.servers.listening import hear_nobody
+from tests.servers.listening import stop_accepting
 
 CHATHISTORY = ("message-tags", "batch", "server-time", "draft/chathistory")
 PLAYBACK = ("batch", "server-time", "znc.in/playback")
@@ -81,7 +81,7 @@ class KeepingServer:
         self._server.close()
         for client in self._clients:
             client.writer.close()
-        await hear_nobody(self._server.sockets)
+        await stop_accepting(self._server.sockets)
 
     def keep(self, source: str, target: str, text: str, command: str = "PRIVMSG") -> None:
         """Somebody says something: it goes to who is there, and is kept."""

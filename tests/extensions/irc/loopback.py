@@ -7,7 +7,7 @@ import base64
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from tests.servers.listening import hear_nobody
+from tests.servers.listening import stop_accepting
 
 WELCOME = (
     ":irc.test 001 Nacre :hi",
@@ -75,5 +75,5 @@ async def loopback(*, password: str = "", behind: Sequence[bytes] = ()) -> Async
     try:
         yield at
     finally:
-        await hear_nobody(server.sockets)
+        await stop_accepting(server.sockets)
         server.close()

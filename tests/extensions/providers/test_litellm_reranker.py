@@ -156,6 +156,6 @@ async def test_a_re_ranker_of_unknown_price_is_refused_under_a_cap(server: Reran
     async with opened(server, "hosted_vllm/house-made", cap_usd=1.0) as own:
         assert len(await own.relevance(QUESTION, TEXTS)) == 3
     async with opened(server, "cohere/house-made", url="http://192.0.2.1", cap_usd=1.0) as far:
-        with pytest.raises(RerankingFailed, match="price of 'cohere/house-made' is not known"):
+        with pytest.raises(RerankingFailed, match="price of 'cohere/house-made' is unknown"):
             await far.relevance(QUESTION, TEXTS)
     assert len(server.requests) == 1

@@ -171,7 +171,7 @@ async def test_a_cooling_model_is_passed_over_until_its_time_is_up(tmp_path: Pat
     assert await chain.ask() == "B."
     chain.clock.advance(seconds=119)
     assert await chain.ask() == "B."
-    assert "left alone for another 1 min" in chain.told()[-1][1]
+    assert "not asked for another 1 min" in chain.told()[-1][1]
     chain.clock.advance(seconds=1)
     assert await chain.ask() == "A again."
     assert json.loads(chain.file.read_text())["cooldowns"] == {}

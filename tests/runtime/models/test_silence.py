@@ -76,7 +76,7 @@ async def test_a_server_that_reads_for_long_is_told_of_once() -> None:
 async def test_one_that_sends_nothing_is_given_up_and_its_request_ended() -> None:
     """The error names the model and the time, a very long one too in plain figures."""
     silent = Silent()
-    with pytest.raises(ModelTimedOut, match=r"'a/one' sent nothing at all for 0\.05 seconds\."):
+    with pytest.raises(ModelTimedOut, match=r"'a/one' sent nothing for 0\.05 seconds\."):
         await heard(silent, Patience(first_byte_seconds=0.05))
     assert silent.closed
 

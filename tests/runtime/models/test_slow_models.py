@@ -97,7 +97,7 @@ async def test_one_that_sends_no_byte_is_told_and_left_for_the_fallback(tmp_path
     assert (told.model_name, told.silent_seconds, told.has_begun) == (FIRST, 0.05, False)
     assert told.next_model_name == SECOND
     [fallback] = [event for event in events if isinstance(event, FallbackAnswered)]
-    assert "sent nothing at all for 0.5 seconds" in fallback.problem
+    assert "sent nothing for 0.5 seconds" in fallback.problem
     assert user_texts(transcript_file(tmp_path)) == ["hello", "and now?"]
 
 
@@ -171,5 +171,5 @@ async def test_all_that_are_silent_are_named(tmp_path: Path, api: str) -> None:
     assert isinstance(events[-1], TurnFailed)
     error = events[-1].error
     assert not isinstance(error, ModelTimedOut)
-    assert f"{FIRST}: The model 'openai/first' sent nothing at all for 1.5 seconds. (timeout)" in str(error)
+    assert f"{FIRST}: The model 'openai/first' sent nothing for 1.5 seconds. (timeout)" in str(error)
     assert f"{SECOND}: " in str(error)

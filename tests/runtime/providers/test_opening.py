@@ -91,8 +91,8 @@ def test_an_embedder_of_another_package_is_a_fallback(tmp_path: Path) -> None:
             "cannot be used: ImportError: no acme",
         ),
         ("", {}, "has no attribute 'open_model'"),
-        (ACME, {"deny": ["acme"]}, "is an extension that plugins switches off"),
-        (ACME, {"enabled": False}, "is an extension that plugins switches off"),
+        (ACME, {"deny": ["acme"]}, "is an extension that the setting plugins disables"),
+        (ACME, {"enabled": False}, "is an extension that the setting plugins disables"),
     ],
 )
 def test_one_that_cannot_be_used_fails_the_turn_alone(

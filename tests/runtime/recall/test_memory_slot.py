@@ -209,7 +209,7 @@ async def test_an_engine_that_does_not_start_is_closed_and_left_out(tmp_path: Pa
     assert engine.closed == 1
     assert (
         "The memory engine 'Dead' could not be started: no server at 127.0.0.1. "
-        "Memory tools are missing until it has started; that is tried in the background." in notices
+        "Memory tools are missing until it starts; Nacre retries in the background." in notices
     )
 
 

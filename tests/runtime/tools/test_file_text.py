@@ -27,7 +27,7 @@ def test_page_says_what_it_shows(from_line: int, lines: int | None, shown: str) 
 
 def test_page_behind_the_end_and_of_nothing() -> None:
     """Asking behind the end is an error with the number of lines; an empty file says that it is empty."""
-    with pytest.raises(ToolFailed, match="Line 3 is behind the end: the file has 2 lines"):
+    with pytest.raises(ToolFailed, match="Line 3 is past the end: the file has 2 lines"):
         page("a\nb\n", from_line=3, lines=None, page_chars=MAX_PAGE_CHARS)
     assert page("", from_line=1, lines=None, page_chars=MAX_PAGE_CHARS) == "(The file is empty.)"
 
@@ -72,7 +72,7 @@ def test_a_text_of_any_lines_can_be_read_to_its_end(text: str, page_chars: int) 
 
 def test_page_behind_the_end_of_a_line() -> None:
     """Asking for more of a line than it has is an error with its length."""
-    with pytest.raises(ToolFailed, match="Character 4 is behind the end: line 1 has 3 characters"):
+    with pytest.raises(ToolFailed, match="Character 4 is past the end: line 1 has 3 characters"):
         page("abc\n", from_line=1, from_char=4, lines=None, page_chars=100)
 
 
@@ -96,7 +96,7 @@ def test_windows_line_ends_are_kept() -> None:
         ("", "x", "old_text is empty"),
         ("a", "a", "are the same"),
         ("zzz", "x", r"was not found in n\.md\. Read the file again"),
-        ("one  two", "x", "is there with different white space"),
+        ("one  two", "x", "The file has it with different white space"),
         ("dup", "x", r"found 3 times in n\.md \(lines 2, 2, 3\)"),
     ],
 )

@@ -115,11 +115,11 @@ async def test_daily_logs_only_grow(root: Path, owner: Call, changed: list[str])
 async def test_repeats_are_left_out_of_notes_only(root: Path, owner: Call, changed: list[str]) -> None:
     """A note that already stands in memory is not added again; a list elsewhere is the owner's business."""
     assert await owner("append", path="memory/2026-11-19.md", text="- yesterday") == (
-        "Nothing was added: all of it already stands in memory/2026-11-19.md."
+        "Nothing was added: memory/2026-11-19.md already contains all of it."
     )
     assert changed == []
     assert (await owner("append", path="MEMORY.md", text="private\n\nnew")).endswith(
-        "Left out what already stood there: 1."
+        "Left out parts that it already contains: 1."
     )
     await owner("append", path="shared/list.md", text="- bread")
     assert (root / "shared" / "list.md").read_text(encoding="utf-8") == "- bread\n- bread\n"
@@ -183,7 +183,7 @@ async def test_group_sees_and_changes_only_what_is_shared(
 async def test_programs_folders_are_not_written(root: Path, owner: Call) -> None:
     """Not even the owner's chat writes into .git, where files are run."""
     assert await owner("write", path=".git/hooks/pre-commit", content="x") == (
-        "ERROR .git/hooks/pre-commit belongs to a program and is not written by tools."
+        "ERROR .git/hooks/pre-commit belongs to a program, so tools cannot write it."
     )
 
 
@@ -208,7 +208,7 @@ async def test_what_is_no_text_is_neither_shown_nor_overwritten(root: Path, owne
         ("read", {"path": "none.md"}, "'none.md' does not exist. Use `list`"),
         ("read", {"path": "memory"}, "memory is a folder. Use `list`"),
         ("read", {"path": "AGENTS.md/x"}, "is not a folder, or leads through a file"),
-        ("read", {"path": "AGENTS.md", "from": 9}, "Line 9 is behind the end"),
+        ("read", {"path": "AGENTS.md", "from": 9}, "Line 9 is past the end"),
         ("list", {"path": "AGENTS.md"}, "is not a folder"),
         ("list", {"path": "none"}, "does not exist"),
         ("edit", {"path": "none.md", "old_text": "a", "new_text": "b"}, "does not exist"),

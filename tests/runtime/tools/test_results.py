@@ -161,7 +161,7 @@ async def test_a_disk_that_refuses_the_whole_costs_no_result(tmp_path: Path) -> 
     """The head is kept, and the note says that the rest is gone."""
     (tmp_path / "s.results").write_text("in the way")
     message = await results(tmp_path).fitted(result("row\n" * 9_000))
-    assert "could not be kept on disk" in message_text(message)
+    assert "could not be stored" in message_text(message)
     assert "result:" not in message_text(message)
 
 

@@ -73,7 +73,6 @@ def plan(
         turn_prefix=tuple(user_message(text, timestamp_ms=2) for text in prefix),
         tokens_before=100,
         previous_summary=previous,
-        kept_tokens=1,
         facts=facts or SummaryFacts(),
     )
 
@@ -421,7 +420,6 @@ PLAN = CompactionPlan(
     turn_prefix=(),
     tokens_before=100,
     previous_summary=None,
-    kept_tokens=1,
 )
 GOOD = says("## Goal\nBees", purpose="compaction")
 GARBAGE = says("Certainly!", purpose="compaction")

@@ -42,8 +42,7 @@ def test_the_cut_keeps_about_the_recent_tokens() -> None:
         "q2",
         "a2",
     ]
-    assert (found.turn_prefix, found.kept_tokens) == ((), 40)
-    assert (found.tokens_before, found.previous_summary) == (99, None)
+    assert (found.turn_prefix, found.tokens_before, found.previous_summary) == ((), 99, None)
 
 
 @pytest.mark.covers("A10-1")
@@ -229,5 +228,4 @@ def test_only_what_is_kept_is_counted() -> None:
         turns(200).entries, keep_recent_tokens=60, count_tokens=count, tokens_before=1_000
     )
     assert isinstance(found, CompactionPlan)
-    assert 60 <= found.kept_tokens < 100
     assert len(set(counted)) < 20

@@ -114,7 +114,7 @@ async def test_a_file_without_a_header_is_salvaged(tmp_path: Path, head: bytes) 
 
     assert (said(journal.tree.branch()), aside(path)) == (["one", "two"], [before])
     assert "had no valid header" in journal.notices[0]
-    assert "(entries: 2)" in journal.notices[0]
+    assert "entries were kept (2)" in journal.notices[0]
     again = await opened(path)
     assert (again.tree.branch(), again.notices) == (journal.tree.branch(), ())
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from tests.servers.listening import hear_nobody
+from tests.servers.listening import stop_accepting
 
 
 class Relay:
@@ -45,7 +45,7 @@ async def relayed(target_port: int) -> AsyncIterator[Relay]:
     try:
         yield relay
     finally:
-        await hear_nobody(listening.sockets)
+        await stop_accepting(listening.sockets)
         listening.close()
         relay.cut()
 

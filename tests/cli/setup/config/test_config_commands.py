@@ -85,9 +85,9 @@ def test_a_text_stays_a_text(tmp_path: Path, file: Path) -> None:
         (
             "agents.defaults.userTimezone",
             "Mars/Base",
-            "userTimezone is 'Mars/Base', which is no IANA time zone",
+            "userTimezone is 'Mars/Base', which is not an IANA time zone",
         ),
-        ("agents.list[1].userTimezone", "Mars/Base", "which is no IANA time zone"),
+        ("agents.list[1].userTimezone", "Mars/Base", "which is not an IANA time zone"),
         ("session.store", "~/chats", "name a file that ends in .json"),
     ],
 )

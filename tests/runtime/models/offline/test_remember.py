@@ -98,7 +98,7 @@ async def test_a_note_that_was_there_already_is_not_claimed_as_new() -> None:
     """When the tool adds nothing, the answer says that it stood there before."""
     text = await told(
         "Remember that the boat is called Halcyon.",
-        {"append": f"Nothing was added: all of it already stands in {TODAY}."},
+        {"append": f"Nothing was added: {TODAY} already contains all of it."},
     )
     assert text == f"This already stands in `{TODAY}`: “the boat is called Halcyon.”"
 
