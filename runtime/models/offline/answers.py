@@ -52,6 +52,7 @@ NOT_UNDERSTOOD_HERE = (
     "without a language model."
 )
 
+REMINDER = "You wanted to be reminded of this: “{text}”"
 WROTE_DOWN = "I wrote this down in `{path}`: “{text}”"
 ALREADY_WRITTEN = "This already stands in `{path}`: “{text}”"
 NOT_WRITTEN = "I could not write this down: {problem}"

@@ -64,6 +64,15 @@ _TO_KEEP = re.compile(
     rf"|(?:this|it|the following)(?=\s*(?:[:.!?]|$)))?{_GAP}"
 )
 
+_TOPIC = (
+    r"(?:when|if) (?:we|i|you) (?:next )?(?:talk|speak|mention|discuss)(?: about| of| to| with)?"
+    r" (?:the |my |our )?(?P<topic>[^:]+(?=: )|[^:]+?)"
+)
+_REMINDERS = (
+    re.compile(rf"(?:please )?remind me {_TOPIC}(?::|,? to|,) (?P<what>\S.*)", re.IGNORECASE),
+    re.compile(rf"(?:please )?remind me to (?P<what>.+?),? {_TOPIC}[.!]?", re.IGNORECASE),
+)
+
 
 class Intent(Record):
     """The intent of one message: to store `to_keep`, to look up `question`, or a kind of `small_talk`.
@@ -98,6 +107,12 @@ def read_intent(message: str) -> Intent:
     if facts and len(own) <= MAX_CONFIRMED_CHARS:
         facts = [part for part in told if not _is_supposed(part)]
     return Intent(to_keep="\n".join(facts), question=question)
+
+
+def reminder_line(text: str) -> str:
+    """The task for `memory/reminders.md` of "remind me when we talk about the boat: ask Jo", else empty."""
+    found = next(filter(None, (pattern.fullmatch(text.strip()) for pattern in _REMINDERS)), None)
+    return f"- [ ] {found['topic']}: {found['what']}" if found else ""
 
 
 def kind_of(sentence: str, among: Collection[str] = KINDS) -> str:

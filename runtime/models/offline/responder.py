@@ -21,6 +21,7 @@ from nacre.memory.text.evidence import Finder
 from nacre.memory.text.forms.spelling import fold
 from nacre.memory.text.forms.words import stop_words_for
 from nacre.memory.text.snippet import GAP
+from nacre.prompts import render
 from nacre.record import Record
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.contracts.silence import SILENT_TOKEN
@@ -48,6 +49,7 @@ from nacre.runtime.models.offline.reading import (
     read_labelled,
     read_request,
     read_search,
+    reminder_line,
     todays_log,
     told_later,
     without_request,
@@ -57,6 +59,7 @@ from nacre.sessions.compaction.facts import has_identifier
 from nacre.sessions.contracts.messages import ToolCall, message_text
 
 APPEND, SEARCH = "append", "memory_search"
+REMINDERS = "memory/reminders.md"
 
 _NOT_PRIVATE = re.compile(r"\bChat: (?!direct\b)\S")
 _LIST_ITEM = re.compile(r"(?:[-*+]|\d{1,3}[.)])\s")
@@ -81,8 +84,14 @@ def respond(request: ModelRequest, *, clock_date: date, count_tokens: Callable[[
     intent = _intent(reading)
     if calls := _calls(reading, intent, log, tools if is_private else tools - {APPEND}):
         return Answer(calls=calls)
-    parts = [*_about_keeping(reading, intent), *_about_question(reading, intent)]
+    parts = [*_due(request), *_about_keeping(reading, intent), *_about_question(reading, intent)]
     return Answer(text="\n\n".join(parts) or _otherwise(reading, intent, is_private=is_private))
+
+
+def _due(request: ModelRequest) -> list[str]:
+    """The reminders of this turn, which the runtime has ticked when it ends."""
+    tasks = request.system.tail.partition(render("tail/reminders", text="").strip())[2]
+    return [answers.REMINDER.format(text=unmarked(line)) for line in tasks.split("\n> ")[1:]]
 
 
 def _intent(reading: Reading) -> Intent:
@@ -105,7 +114,9 @@ def _calls(reading: Reading, intent: Intent, log: str, tools: set[str]) -> list[
     if intent.to_keep and APPEND in tools and not reading.finished_call(APPEND):
         # Each fact that was kept unasked is a line of its own, which can be forgotten alone.
         notes = [intent.to_keep] if intent.asked_to_keep else intent.to_keep.splitlines()
-        calls.append(_call(APPEND, path=log, text="\n".join(map(_bullet, notes))))
+        task = reminder_line(intent.to_keep)
+        text = task or "\n".join(map(_bullet, notes))
+        calls.append(_call(APPEND, path=REMINDERS if task else log, text=text))
     if intent.question and SEARCH in tools and not reading.finished_call(SEARCH):
         calls.append(_call(SEARCH, query=search_query(intent.question, _message_before(reading))))
     return calls

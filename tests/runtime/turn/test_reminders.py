@@ -77,6 +77,17 @@ async def test_the_model_makes_one_with_the_tool_it_has(tmp_path: Path) -> None:
     assert tails(model) == [False, False, True]
 
 
+async def test_the_offline_responder_writes_one_and_brings_it_up(tmp_path: Path) -> None:
+    """Its answer tells what was to come up with the topic, because the line is ticked then."""
+    async with Agent.open(state_dir=tmp_path, environment={}) as agent:
+        await agent.ask("Remind me when we talk about the boat: ask Jo.")
+        replies = [await agent.ask(text) for text in ("My boat leaks.", "The boat sank.")]
+        text = (agent.workspace / REMINDERS).read_text(encoding="utf-8")
+
+    assert [bool(reply) and "boat: ask Jo." in reply.text for reply in replies] == [True, False]
+    assert text.startswith("- [x] boat: ask Jo. (")
+
+
 async def test_a_group_and_words_of_others_bring_nothing_up(tmp_path: Path) -> None:
     """No group sees a reminder, and a line that a stranger or a web page caused is none."""
     model = ScriptedModel(*[says("Yes.")] * 3)

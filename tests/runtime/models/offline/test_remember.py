@@ -28,7 +28,7 @@ from tests.runtime.models.offline.requests import (
         ("note: buy milk", "buy milk"),
         ("Don't forget that mom arrives on Friday", "mom arrives on Friday"),
         ("don't forget to call Bob", "don't forget to call Bob"),
-        ("Remind me when we talk about the boat: ask Jo.", "Remind me when we talk about the boat: ask Jo."),
+        ("Remind me when we talk about the boat.", "Remind me when we talk about the boat."),
         ("Keep in mind that we ship on Fridays.", "we ship on Fridays."),
         ("Could you please note that the meeting moved to 3pm?", "the meeting moved to 3pm"),
         ("Merk dir, dass mein Zahnarzt Dr. Weiß ist.", "mein Zahnarzt Dr. Weiß ist."),
@@ -47,6 +47,21 @@ async def test_a_request_to_remember_becomes_one_bullet_in_todays_log(message: s
     """The owner's own words are appended, without the words that ask for it."""
     (call,) = await called(message)
     assert (call.name, dict(call.arguments)) == ("append", {"path": TODAY, "text": f"- {kept}"})
+
+
+@pytest.mark.parametrize(
+    ("message", "task"),
+    [
+        ("Remind me when we talk about the boat: ask Jo at 12:30.", "boat: ask Jo at 12:30."),
+        ("please remind me if I mention the trip to Rome: book it", "trip to Rome: book it"),
+        ("Remind me when I talk to Ilse, to ask for the contract", "Ilse: ask for the contract"),
+        ("Remind me to buy oil when we next discuss my car.", "car: buy oil"),
+    ],
+)
+async def test_a_reminder_by_topic_becomes_a_task(message: str, task: str) -> None:
+    """It is written where a turn looks for topics, not into the log, in which nothing comes up again."""
+    (call,) = await called(message)
+    assert dict(call.arguments) == {"path": "memory/reminders.md", "text": f"- [ ] {task}"}
 
 
 @pytest.mark.parametrize(
