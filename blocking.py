@@ -35,7 +35,7 @@ class _LoopThread:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._has_warned = "ipykernel" in sys.modules  # a notebook's loop has nothing else to do
+        self._has_warned = "ipykernel" in sys.modules  # a notebook has a loop that may be blocked
         self._thread = threading.Thread(target=self._loop.run_forever, name="nacre", daemon=True)
         self._thread.start()
 
@@ -72,7 +72,7 @@ class _LoopThread:
             asyncio.get_running_loop()
             self._has_warned = True
             warnings.warn(
-                "A BlockingAgent is used where an event loop runs, which stands still until each call ends. "
+                "A BlockingAgent is used where an event loop runs, and blocks it until each call ends. "
                 "Write `async with nacre.Agent.open(…) as agent:` there.",
                 RuntimeWarning,
                 stacklevel=4,

@@ -1,6 +1,6 @@
-"""How what was begun for a while ends: a store is closed after its block, tasks are cancelled and waited for.
+"""Closes a store after a block, and cancels tasks and waits for their end.
 
-All rooms do both, so this is a module of the root: it imports nothing of Nacre.
+All rooms use it, so this is a module of the root, which imports nothing of Nacre.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ async def using(opened: C) -> AsyncIterator[C]:
 
 async def stop_tasks(*tasks: asyncio.Future[Any] | None) -> None:
     """Cancels the tasks and waits until all have ended, however they end."""
-    from asyncio import gather  # whoever has a task has loaded it; a command's help has not
+    from asyncio import gather  # slow to import, and loaded wherever there is a task
 
     running = [task for task in tasks if task is not None]
     for task in running:

@@ -106,14 +106,14 @@ def _with(requirement: Mapping[str, Any]) -> Iterator[str]:
 def _source(package: str) -> Mapping[str, object]:
     from importlib.metadata import distributions
 
-    for found in distributions(name=package):  # a checkout may hold metadata of its own
+    for found in distributions(name=package):  # a checkout may have its own metadata
         try:
             source = json.loads(found.read_text("direct_url.json") or "{}")
         except (OSError, ValueError):
             continue
         if isinstance(source, dict) and source:
             url = urlsplit(str(source.get("url", "")))
-            # an image of a container is built where the source lies, and runs without it
+            # a container image is built from source that is not there when it runs
             is_gone = url.scheme == "file" and not Path(unquote(url.path)).exists()
             return {} if is_gone else source
     return {}

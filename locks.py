@@ -1,11 +1,10 @@
 """Lock files that the kernel watches, so that the death of a holder frees them. Edge.
 
-`flock`, called as filelock calls it, so that programs which use filelock keep out of the way and are kept
-out. A turn takes five such locks, and filelock's own account of each takes twenty times as long as the
-kernel; its import takes as long as half of a search. So it is asked only where there is no `flock`.
+It calls `flock` as filelock does, so that locks of programs with filelock have effect here, and these there.
+A turn takes five locks, and filelock's bookkeeping takes twenty times as long as the kernel; its import takes
+half as long as a search. So it is used only where there is no `flock`.
 
-Sessions and memory lock files, and neither may import the other or the runtime, so this is a module of the
-root: it imports nothing of Nacre.
+This is a module of the root, which imports nothing of Nacre, because sessions and memory both lock files.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def try_lock(path: Path | str) -> Callable[[], None] | None:
     descriptor = os.open(path, flags, FILE_MODE)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Whoever removed a session took its lock file along: that lock keeps nobody out any more.
+        # Removing a session removes its lock file, and a lock on a removed file keeps nobody out.
         is_there = os.fstat(descriptor).st_nlink > 0
     except BlockingIOError:
         os.close(descriptor)
@@ -68,7 +67,7 @@ def try_lock(path: Path | str) -> Callable[[], None] | None:
 
     def release() -> None:
         try:
-            # Closing alone would not do where a process that was forked meanwhile shares the file.
+            # Closing is not enough if a process that was forked meanwhile shares the file.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
         finally:
             os.close(descriptor)
@@ -79,8 +78,8 @@ def try_lock(path: Path | str) -> Callable[[], None] | None:
 def keeps_out(folder: Path, take: Callable[[Path], Callable[[], None] | None] = try_lock) -> bool:
     """Whether a lock in a folder keeps a second holder out. On some network drives, both get it.
 
-    `take` takes a lock like `try_lock`. If no lock can be taken at all, the result is `True`: whoever needs
-    the lock gets the error.
+    `take` takes a lock like `try_lock`. If no lock can be taken at all, the result is `True`, because
+    taking the lock raises the error.
     """
     path = folder / f".lock-check-{os.getpid()}"
     try:

@@ -1,14 +1,13 @@
 """`Record`, the base of values that cross files: a frozen, keyword-only dataclass, cheap to define. Pure.
 
 `@dataclass(frozen=True)` writes six methods as source text and compiles them, for each class and each time
-that Python starts: .4 ms. A command that searches once defines a hundred such classes and uses a third. The
-methods of records are ordinary ones which all records share, so that a class costs a twelfth of that.
+that Python starts, which takes .4 ms. A command that searches once defines a hundred such classes and uses a
+third of them. All records share their methods, so that a class costs a twelfth of that.
 
-What crosses files is a `Record`, also what is private to a file that a search imports. What is made by the
-thousand is a dataclass with `slots` or a `NamedTuple`; what needs `order` or `__post_init__` is a dataclass.
-`docs/decisions/program.md` has the figures. Sessions and memory make
-records, and neither may import the other or the runtime, so this is a module of the root: it imports nothing
-of Nacre.
+Values that cross files are records, and so are private ones in files that a search imports. Values made by
+the thousand are dataclasses with `slots` or `NamedTuple`s; those that need `order` or `__post_init__` are
+dataclasses. `docs/decisions/program.md` has the figures. This is a module of the root, which imports nothing
+of Nacre, because sessions and memory both make records.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _MANY = 50_000
-"""So many new values are worth moving past the younger generations of the garbage collector."""
+"""So many new values are moved past the younger generations of the garbage collector."""
 
 
 @contextmanager
@@ -42,17 +41,17 @@ def paused_collector() -> Iterator[None]:
     try:
         yield
     finally:
-        # A freeze resets the count to the next full collection, so what is small must not cause one: where
+        # A freeze resets the count to the next full collection. So it is only for many values: where small
         # sessions are opened all the time, nothing would ever be collected.
         if gc.get_count()[0] >= _MANY and not gc.get_freeze_count():
-            # Straight into the oldest generation: on their way through the younger ones all would be walked.
+            # Moves them into the oldest generation; the younger ones would be searched again and again.
             gc.freeze()
             gc.unfreeze()
         gc.enable()
 
 
 class _Signature:
-    """What `inspect.signature` and editors show of a record; made for who asks."""
+    """The signature that `inspect.signature` and editors show of a record, made on demand."""
 
     def __get__(self, record: object, kind: type[Record]) -> Signature:
         from inspect import Parameter, Signature
@@ -74,7 +73,7 @@ class Record:
     only and never changed; those of one class with the same values are equal and have the same hash. `field`
     may give `default`, `default_factory`, `repr` and `compare`. There is no `__post_init__`.
 
-    What is made by the thousand is better a dataclass with `slots`, which takes half the memory.
+    A dataclass with `slots`, which takes half the memory, is better for values made by the thousand.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -101,15 +100,11 @@ class Record:
         held |= self._defaults
         held |= values
         if held.keys() != self._names:
-            self._complete()
-
-    def _complete(self) -> None:
-        held = self.__dict__
-        for name, factory in self._factories.items():
-            if name not in held:
-                held[name] = factory()
-        if held.keys() != self._names:
-            raise TypeError(_refusal(type(self), held))
+            for name, factory in self._factories.items():
+                if name not in held:
+                    held[name] = factory()
+            if held.keys() != self._names:
+                raise TypeError(_refusal(type(self), held))
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise FrozenInstanceError(f"cannot assign to field {name!r}")

@@ -9,9 +9,9 @@ default agent of the runtime, which is told who speaks.
 - `POST /stop` stops what runs in a `session` or a `group`.
 
 The events are `text` (`{"text"}`), `discarded`, `tool` (`{"id", "name", "state", "text"}`), and one of
-`reply` (`{"text", "session"}`), `silence` and `error` (`{"message"}`) at the end. A group sees no tools: what
-they do may be the owner's alone. Who leaves the stream stops the turn. A body that is not JSON is refused, so
-that no page of another site can post one.
+`reply` (`{"text", "session"}`), `silence` and `error` (`{"message"}`) at the end. A group sees no tools,
+because they may show private data of the owner. Leaving the stream stops the turn. A body that is not JSON is
+refused, so that no page of another site can post one.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class _Chat:
         try:
             async with self._agent(user, inbound) as agent, aclosing(agent.stream(inbound)) as events:
                 async for event in events:
-                    shown = _shown(event)
+                    shown = _event_data(event)
                     if shown and not (shown[0] == "tool" and inbound.chat_kind == "group"):
                         yield ServerSentEvent(json.dumps(shown[1], ensure_ascii=False), event=shown[0])
         except AgentError as error:
@@ -173,7 +173,7 @@ class _Chat:
         )
 
 
-def _shown(event: Event) -> tuple[str, dict[str, Any]] | None:
+def _event_data(event: Event) -> tuple[str, dict[str, Any]] | None:
     match event:
         case TextStreamed(text=text):
             return "text", {"text": text}
@@ -191,9 +191,9 @@ def _shown(event: Event) -> tuple[str, dict[str, Any]] | None:
         case Silence():
             return "silence", {}
         case TurnFailed(error=error):
-            # what broke off unexpectedly may tell of the server's files
-            told = "The turn broke off." if isinstance(error, TurnBroken) else str(error)
-            return "error", {"message": told}
+            # an unexpected error may name files of the server
+            text = "The turn broke off." if isinstance(error, TurnBroken) else str(error)
+            return "error", {"message": text}
         case _:
             return None  # for the owner of the server
 

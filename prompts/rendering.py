@@ -1,6 +1,6 @@
-"""Prompt files with named variables: `{{name}}` in Markdown, filled in once, checked both ways.
+"""Renders the prompt files beside it: Markdown with variables such as `{{name}}`.
 
-It never decides what to say; the words are in the files beside it.
+Missing variables and unused values are errors.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ class PromptError(Exception):
 def render(name: str, /, **values: str) -> str:
     """The text of `prompts/<name>.md` with every `{{variable}}` replaced, without its last line feed.
 
-    A name is a folder and a file in it, such as `flush/request`.
-
-    Values are put in as they are: `{{…}}` inside a value stays text.
+    A name is a folder and a file in it, such as `flush/request`. A `{{…}}` inside a value stays text.
 
     Raises:
         PromptError: there is no such prompt, or a variable is missing, unused or not text.
@@ -38,7 +36,7 @@ def render(name: str, /, **values: str) -> str:
         return "".join(pieces)
     except TypeError:
         wrong = sorted(key for key, value in values.items() if not isinstance(value, str))
-        raise PromptError(f"The prompt {name!r} takes text; these values are none: {wrong}.") from None
+        raise PromptError(f"The prompt {name!r} takes text; these values are not text: {wrong}.") from None
 
 
 @cache
@@ -48,7 +46,7 @@ def variables(name: str) -> frozenset[str]:
 
 
 def quoted(text: str) -> str:
-    """`text` with each line behind `> `, so that nothing inside can look like the end of the quote."""
+    """`text` with `> ` before each line, so that nothing inside can look like the end of the quote."""
     return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
 
 

@@ -1,6 +1,4 @@
-"""`Agent`: what a bot author embeds. Messages go in, events come out; `answering.py` tells what happens
-between.
-"""
+"""`Agent`, the class that bot authors embed. `answering.py` has the course of a turn."""
 
 from __future__ import annotations
 
@@ -105,11 +103,11 @@ class Agent:
         what the model may call: typed functions (`nacre.tool`), objects with such methods, toolsets
         (`nacre.Toolset`, `nacre.mcp_server`) and sub-agents. `tool_chats` are the chats of tools that name
         none: some of `private` (the owner alone, the default), `direct` (somebody else) and `group`.
-        `instructions` are added to every chat's system prompt, which is that of a `profile`: `assistant`,
-        `bot` or the smallest, `bare`. `prompt_parts` become further sections (`nacre.prompt_part`).
-        `commands` are chat commands (`nacre.command`). `limits` bounds turns without their own. `memory`
-        replaces the memory engine of the settings (`nacre.MemoryPlugin`). `hooks` are handlers by name
-        (`nacre.Hooks`). `clock` returns aware datetimes in the owner's zone. `watch` follows changed notes.
+        `profile` chooses the system prompt: `assistant`, `bot` or the smallest, `bare`. `instructions` are
+        added to it in every chat, and `prompt_parts` become further sections (`nacre.prompt_part`).
+        `commands` are chat commands (`nacre.command`). `limits` apply to turns without limits of their own.
+        `memory` replaces the memory engine of the settings (`nacre.MemoryPlugin`). `hooks` are handlers by
+        name (`nacre.Hooks`). `clock` returns aware datetimes in the owner's zone. `watch` follows the notes.
 
         Raises:
             ConfigError: a setting, the settings file, or an argument cannot be used.
@@ -175,7 +173,7 @@ class Agent:
         effect when.
         """
         self._parts.reread_settings()
-        return self._parts.settings_file.to_tell()
+        return self._parts.settings_file.take_notices()
 
     @property
     def workspace(self) -> Path:
@@ -202,7 +200,7 @@ class Agent:
         return PendingApprovals(parts=self._parts)
 
     def commands(self, inbound: Inbound) -> tuple[Command, ...]:
-        """The chat commands that the sender of such a message may use in its chat, in the order of `/help`.
+        """The chat commands that the sender of a message may use in its chat, in the order of `/help`.
 
         Raises:
             PrivacyError, SessionKeyInvalid: the message may not name this session, or its key is invalid.
@@ -218,7 +216,7 @@ class Agent:
         `commands`.
         """
         if self._parts.commands.is_message(inbound.text):
-            return ""  # a message of a chat channel is asked about four times
+            return ""  # bridges ask this four times about each message
         called = self._parts.commands.called(inbound.text, self._route(inbound).policy)
         return called.command.name if called is not None else ""
 

@@ -47,13 +47,13 @@ from nacre.runtime.turn.turn import Turn
 from nacre.runtime.turn.turn_parts import AskOptions, CallOptions, TurnOptions
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import UserMessage
-from nacre.sessions.entries.entries import Compaction, CustomRecord, Entry
+from nacre.sessions.entries.entries import Compaction, Entry
 
 log = logging.getLogger(__name__)
 
 INTERRUPTED_COMMAND = (
-    "The program ended when {name} was given, and it may have been carried out or not. Look at /status, and "
-    "give it again if you need it."
+    "Nacre stopped while it handled {name}, which may or may not have taken effect. Look at /status, and "
+    "send it again if you need it."
 )
 
 
@@ -74,7 +74,7 @@ async def run_turn(
             inbound = message
         parts.reread_settings()
         if not inbound.trigger:
-            for sentence in parts.settings_file.to_tell(route.policy):
+            for sentence in parts.settings_file.take_notices(route.policy):
                 emit(Warned(message=sentence))
             called = parts.commands.called(inbound.text, route.policy)
             if called is not None and called.command in (APPROVE, DENY):
@@ -112,7 +112,7 @@ async def run_turn(
         emit(TurnFailed(error=TurnCancelled("The turn was stopped.")))
         raise
     except Exception as error:  # noqa: BLE001 - a bug must end in an answer, not in a chat that hangs
-        emit(TurnFailed(error=failure_of(parts.settings_file.unseen(error))))
+        emit(TurnFailed(error=failure_of(parts.settings_file.hide_values(error))))
 
 
 def _turn(
@@ -155,27 +155,18 @@ async def _outcome(parts: AgentParts, inbound: Inbound, turn: Turn, *, has_left_
     if earlier is not None and earlier.answer is not None:
         return turn, turn.reply(earlier.answer, earlier.texts)
     if earlier is None:
-        turn = await _written_down(parts, inbound, turn)
+        before = turn
+        if not inbound.trigger:  # only a person's words end an expired session
+            turn = await parts.lifecycle.reset_if_due(turn)
+        await turn.write_down(inbound.text, inbound.attachments, inbound.inbound_id, quoted=inbound.quoted)
+        if turn is not before:
+            await before.save_notes()
     else:
         turn.words = inbound.text
     if has_left_over:
         # Listed again: the owner may have answered since. No other call can have come meanwhile.
         await settle(turn, await parts.turn.approvals.of_session(turn.session.key), runs=True)
     return turn, await turn.answer()
-
-
-async def _written_down(parts: AgentParts, inbound: Inbound, turn: Turn) -> Turn:
-    """Writes the message down, in a new session if the old one has expired; the turn in that session.
-
-    Only what a person says can end an expired session: commands are about the present session.
-    """
-    before = turn
-    if not inbound.trigger:
-        turn = await parts.lifecycle.reset_if_due(turn)
-    await turn.write_down(inbound.text, inbound.attachments, inbound.inbound_id, quoted=inbound.quoted)
-    if turn is not before:
-        await before.save_notes()
-    return turn
 
 
 def failure_of(error: Exception) -> AgentError:
@@ -197,11 +188,11 @@ def failure_of(error: Exception) -> AgentError:
 
 
 def check_chat(inbound: Inbound) -> None:
-    """Refuses a message of a program whose chat is not what its author meant. Other unknown kinds are groups.
+    """Refuses a program's message whose chat is probably not what its author meant.
 
     Raises:
-        ConfigError: it is no message with a text, the kind is another word for a direct chat, or a group has
-            neither an id nor a session.
+        ConfigError: it is not a message with a text, its chat kind is another word for a direct chat, or a
+            group has neither an id nor a session. Other unknown kinds count as groups.
     """
     if not isinstance(getattr(inbound, "text", None), str):
         raise ConfigError(
@@ -345,7 +336,7 @@ async def triggered_message(parts: AgentParts, inbound: Inbound, route: Route) -
 
 
 async def heartbeat_reply(turn: Turn, inbound: Inbound, reply: Reply | None) -> Reply | None:
-    """What is delivered of a heartbeat's answer. A heartbeat that found nothing leaves the model's view.
+    """Returns what to deliver of a heartbeat's answer, and removes one that found nothing from the view.
 
     Raises:
         SessionError: the disk refused; the heartbeat stays in view.
@@ -354,10 +345,13 @@ async def heartbeat_reply(turn: Turn, inbound: Inbound, reply: Reply | None) -> 
     text = worth_saying(reply.text, ack_max_chars=most) if reply is not None else ""
     if reply is not None and text:
         return replace(reply, text=text)
-    behind = _since(turn, inbound.inbound_id)
+    entries = _entries_since(turn, inbound.inbound_id)
     # A compaction or a flush is about the whole conversation, so it stays in view.
-    if behind and not any(_is_upkeep(entry) for entry in behind):
-        await turn.session.journal.rewind(behind[0].parent_id)
+    is_kept = any(
+        isinstance(entry.body, Compaction) or entry.custom_data(FLUSH_ENTRY) is not None for entry in entries
+    )
+    if entries and not is_kept:
+        await turn.session.journal.rewind(entries[0].parent_id)
     return None
 
 
@@ -373,8 +367,8 @@ async def _checklist(workspace: Workspace, sources: Sources) -> str | None:
     return None if asks_for_nothing(text) else f"{HEARTBEAT_FILE} says:\n\n{text.strip()}"
 
 
-def _since(turn: Turn, inbound_id: str) -> list[Entry]:
-    """The entries of the branch from a message on; none if it is not there."""
+def _entries_since(turn: Turn, inbound_id: str) -> list[Entry]:
+    """The entries of the branch from a message on; none if the message is not on it."""
     branch = turn.session.branch
     for place, entry in reversed(list(enumerate(branch))):
         if isinstance(entry.body, UserMessage) and entry.body.inbound_id == inbound_id != "":
@@ -382,18 +376,11 @@ def _since(turn: Turn, inbound_id: str) -> list[Entry]:
     return []
 
 
-def _is_upkeep(entry: Entry) -> bool:
-    body = entry.body
-    return isinstance(body, Compaction) or (
-        isinstance(body, CustomRecord) and body.custom_type == FLUSH_ENTRY
-    )
-
-
 def worth_saying(text: str, *, ack_max_chars: int) -> str:
-    """What is delivered of a heartbeat's answer; empty for nothing.
+    """Returns what to deliver of a heartbeat's answer; empty for nothing.
 
-    The token is cut off at both ends, with the markup around it. If the answer had one, a rest of at most
-    `ack_max_chars` is dropped. A token in the middle is a word like any other.
+    The token is cut off at both ends, with the markup around it. If there was one, a rest of at most
+    `ack_max_chars` is dropped, too. A token in the middle is a word like any other.
 
     >>> worth_saying("**HEARTBEAT_OK**", ack_max_chars=300)
     ''
@@ -408,7 +395,7 @@ def worth_saying(text: str, *, ack_max_chars: int) -> str:
 
 
 def asks_for_nothing(checklist: str) -> bool:
-    """Whether a list has nothing but headings, comments, empty lines and empty items."""
+    """Whether a list has only headings, comments, empty lines and empty items."""
     return all(_ASKS_FOR_NOTHING.fullmatch(line) for line in _COMMENT.sub("", checklist).splitlines())
 
 

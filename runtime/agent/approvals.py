@@ -1,4 +1,4 @@
-"""Tool calls that wait for the owner: how they are answered, and how the conversation learns of it."""
+"""Tool calls that wait for the owner: their answers, and what the transcript records of them."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def result_of(branch: Sequence[Entry], approval: Approval) -> str | None:
             return found
         if isinstance(entry.body, ToolResultMessage) and entry.body.tool_call_id == approval.call_id:
             found = message_text(entry.body)
-    return None  # the call itself is not here: whatever bears its id belongs to another
+    return None  # the call is not on this branch, so that a result with its id belongs to another call
 
 
 def _is_told(branch: Sequence[Entry], approval: Approval) -> bool:
@@ -168,7 +168,7 @@ BUSY_SECONDS = 1.0
 
 
 class PendingApprovals(Record):
-    """The tool calls of one agent that wait for its owner."""
+    """The tool calls of an agent that wait for its owner."""
 
     parts: AgentParts
 
@@ -209,9 +209,9 @@ class PendingApprovals(Record):
 
 
 async def approved(parts: AgentParts, approval: Approval, *, emit: Emit) -> ReplyReady | Silence | None:
-    """Approves a call, and runs it unless a turn waits for it; the ending of the turn that follows.
+    """Approves a call, and runs it unless a turn waits for it. Returns how the turn that follows ends.
 
-    `None` when another turn continues with it.
+    Returns `None` if another turn continues with the result.
 
     Raises:
         ApprovalNotFound: it no longer waits, or the sub-agent that asked has ended.
@@ -220,13 +220,20 @@ async def approved(parts: AgentParts, approval: Approval, *, emit: Emit) -> Repl
     await approvals.answer(approval.id, approved=True)
     if approvals.is_awaited(approval.id):
         return None
-    route = _route(approval)
+    # The route of the message that led to the call. Approval does not widen its policy.
+    policy = ChatPolicy(
+        chat_kind=approval.chat_kind,
+        is_owner=approval.is_owner,
+        session_key_is_private=approval.is_private_key,
+        notes_folder=notes_folder_of(approval.session_key),
+    )
+    route = Route(key=approval.session_key, policy=policy, origin=Origin(**approval.origin))
     try:
         async with parts.locks.enter(
             route.key, on_wait=lambda text: emit(Warned(message=text)), wait_seconds=BUSY_SECONDS
         ):
             if is_sub_agent_key(route.key):
-                # No turn runs there, so it has ended; the agent would continue with tools of its own.
+                # No turn runs there, so it has ended; continuing would use the agent's tools, not its own.
                 await approvals.store.remove(approval.id)
                 raise ApprovalNotFound(
                     f"The sub-agent that asked for {approval.tool_name} has ended. Ask for its task anew."
@@ -249,17 +256,6 @@ async def _continued(parts: AgentParts, route: Route, emit: Emit) -> ReplyReady 
     return turn.ending(None if reply is None else await run_outbound_hooks(hooks, chat, reply))
 
 
-def _route(approval: Approval) -> Route:
-    """Where the call was asked, with the policy that held there: approval does not widen it."""
-    policy = ChatPolicy(
-        chat_kind=approval.chat_kind,
-        is_owner=approval.is_owner,
-        session_key_is_private=approval.is_private_key,
-        notes_folder=notes_folder_of(approval.session_key),
-    )
-    return Route(key=approval.session_key, policy=policy, origin=Origin(**approval.origin))
-
-
 async def answer_in_chat(parts: AgentParts, called: Called, route: Route, emit: Emit) -> None:
     """Carries out `/approve` or `/deny`, and emits the reply."""
     approvals = parts.turn.approvals
@@ -277,7 +273,7 @@ async def answer_in_chat(parts: AgentParts, called: Called, route: Route, emit: 
             ending = f"Denied: {found.tool_name}. The assistant is told."
         else:
             ending = await approved(parts, found, emit=emit) or (
-                f"Approved: {found.tool_name}. The turn that asked goes on with it."
+                f"Approved: {found.tool_name}. The turn that asked for it continues."
             )
     except ApprovalNotFound as error:
         ending = str(error)

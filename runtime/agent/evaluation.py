@@ -1,4 +1,4 @@
-"""What authors measure an agent with: cases, scorers, and recorded conversations that are replayed."""
+"""Cases and scorers to measure an agent with, and recorded conversations to replay."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Case(Record):
 
 
 class CaseRun(Record):
-    """What an agent made of a case. `replies` has a text for each message, empty for silence.
+    """The run of a case. `replies` has a text for each message, empty for silence.
 
     `error` ended the conversation, if anything did. `usage` is what its model calls cost.
     """
@@ -72,8 +72,6 @@ class Score(Record):
 Scored: TypeAlias = Score | float | bool
 Scorer: TypeAlias = Callable[[CaseRun], Scored | Awaitable[Scored]]
 """Judges a run. Its `__name__` is its column."""
-_NEVER = datetime.fromtimestamp(0, UTC)
-"""The time of nothing: a recording is only read."""
 OpenAgent: TypeAlias = Callable[[], AbstractAsyncContextManager[Agent]]
 
 
@@ -135,7 +133,7 @@ async def evaluate(
     """Runs each case with an agent of its own, `at_once` at a time, and scores it.
 
     `open_agent` opens one, such as `lambda: Agent.open(state_dir=tempfile.mkdtemp(), tools=[honey])`. A run
-    that an error ended has the score 0 everywhere.
+    that ends with an error scores 0 everywhere.
 
     Raises:
         ValueError: there is no case or no scorer, or two scorers have the same name.
@@ -186,8 +184,8 @@ def called(*tools: str) -> Scorer:
 def judged(model: ChatModel, rubric: str) -> Scorer:
     """Makes a scorer that asks a model. It reads the `rubric` and the conversation.
 
-    The model is told to begin with `yes`, `no`, or a number from 0 to 1; the rest is the reason. Another
-    answer is the score 0.
+    Its answer begins with `yes`, `no`, or a number from 0 to 1; the rest is the reason. Any other answer
+    scores 0.
     """
 
     async def judged(run: CaseRun) -> Score:
@@ -217,7 +215,7 @@ def read_cases(path: Path | str) -> tuple[Case, ...]:
     `ask` may be a list of messages. Without a `name`, the number of the line is the name.
 
     Raises:
-        ValueError: a line is no such object; the message has its number.
+        ValueError: a line is not such an object; the message has its number.
     """
     cases: list[Case] = []
     for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
@@ -230,12 +228,12 @@ def read_cases(path: Path | str) -> tuple[Case, ...]:
                 raise TypeError("ask is neither a text nor a list of texts")
             cases.append(Case(name=str(raw.get("name", number)), asks=asks, expected=raw.get("expected")))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"Line {number} of {path} is no case: {error!r}.") from error
+            raise ValueError(f"Line {number} of {path} is not a case: {error!r}.") from error
     return tuple(cases)
 
 
 class Recording(Record):
-    """A conversation that was recorded: what people said, and what the model answered.
+    """A recorded conversation: what people said, and what the model answered.
 
     `results` has, for each answer, the results of tools that the model read before it.
     """
@@ -251,9 +249,9 @@ class Recording(Record):
         return Case(name=self.name, asks=self.asks)
 
     def model(self, *, checks_results: bool = False) -> ScriptedModel:
-        """A model that gives the recorded answers, in order, with the recorded usage.
+        """A model with the recorded answers, in order, and the recorded usage.
 
-        With `checks_results`, an answer is given only if the tools before it had the recorded results.
+        With `checks_results`, it answers only if the tools before the answer had the recorded results.
         """
         if not checks_results:
             return ScriptedModel(*self.steps)
@@ -279,10 +277,10 @@ async def read_recording(path: Path | str) -> Recording:
     The conversation is the current branch. Answers that broke off, notes and summaries are left out.
 
     Raises:
-        SessionError: the file is missing, or no transcript.
+        SessionError: the file is missing, or is not a transcript.
     """
     file = Path(path)
-    stored = await read_transcript(file, session_id=file.stem, now=lambda: _NEVER)
+    stored = await read_transcript(file, session_id=file.stem, now=lambda: datetime.fromtimestamp(0, UTC))
     asks: list[str] = []
     steps: list[ScriptedStep] = []
     before: list[tuple[str, ...]] = []

@@ -31,15 +31,15 @@ from nacre.runtime.settings.sections.agents import Profile
 USER_IDLE_SECONDS = 60.0
 """How long the agent of a user stays open after its last use."""
 MOST_IDLE_USERS = 32
-"""How many agents of users stay open that nobody uses; the one that was used last is kept longest."""
+"""How many unused agents of users stay open; those that were used last are kept longest."""
 BUSY_SECONDS = 1.0
-"""When an idle agent that still does something is looked at again."""
+"""After how long an unused agent that is still busy is checked again."""
 TRIMMED_EVERY = 32
-"""After so many closed agents, freed memory is returned to the system, and when none is open."""
+"""Freed memory is returned to the system after each 32nd closed agent, and when none is open."""
 
 
 class _OpenOptions(Record):
-    """What `Runtime.open` was given, for each agent that it opens."""
+    """The options of `Runtime.open`, for each agent that it opens."""
 
     environment: Mapping[str, str]
     state_dir: Path | None
@@ -131,8 +131,8 @@ class Runtime:
     async def agent(self, agent_id: str = "", **keywords: Unpack[AgentKeywords]) -> Agent:
         """The agent with this id, or the default agent; opened now unless it is open.
 
-        `model`, `tools` and the other keywords are those of `Agent.open`. They belong to the opening:
-        nothing can be added to an open agent.
+        `model`, `tools` and the other keywords are those of `Agent.open`. An open agent takes no more of
+        them.
 
         Raises:
             ConfigError: there is no such agent, or it could reach what is another's; a setting or a tool
@@ -151,8 +151,8 @@ class Runtime:
                 self._open[config.agent_id] = known = await self._opened(config, keywords)
             elif keywords:
                 raise ConfigError(
-                    f"The agent {config.agent_id!r} is open already: hand in its {', '.join(keywords)} "
-                    "when it is first asked for."
+                    f"The agent {config.agent_id!r} is open already: pass its {', '.join(keywords)} "
+                    "when you ask for it first."
                 )
             return known
 
@@ -160,10 +160,10 @@ class Runtime:
     async def user(self, user: str) -> AsyncIterator[Agent]:
         """The private assistant of a user, with `async with runtime.user("ann") as agent:`.
 
-        It is made at its first use, and needs no entry in the settings: those of `agents.defaults` count.
-        Its user is its owner. It has notes, conversations and an index of its own, in
-        `<state folder>/users/`. The name may be any text that is not blank; names that differ in case are
-        two users. After the block the agent stays open for a while, and is closed when it is idle.
+        It is made at its first use and needs no entry in the settings; `agents.defaults` applies. Its user is
+        its owner. It has notes, conversations and an index of its own, in `<state folder>/users/`.
+        The name may be any text that is not blank; names that differ in case are two users. After the block
+        the agent stays open for a while, and is closed when it is idle.
 
         Raises:
             ConfigError: the name is blank, a setting cannot be used, or `agents.list` has such an agent.
@@ -220,7 +220,8 @@ class Runtime:
         for place, (agent_id, entry) in enumerate(idle):
             assert entry.idle_since is not None
             due = entry.idle_since + self._opening.user_idle_seconds
-            if entry.is_busy:  # something runs in the background, such as what follows a stopped turn
+            # Something may run in the background, such as what follows a stopped turn.
+            if entry.agent is not None and entry.agent.is_busy:
                 due = loop.time() + BUSY_SECONDS
             elif place < spare or due <= loop.time():
                 task = asyncio.create_task(self._close_user(agent_id, entry), name="user-close")
@@ -298,10 +299,6 @@ class _OpenUser:
     agent: Agent | None = None
     users: int = 0
     idle_since: float | None = None
-
-    @property
-    def is_busy(self) -> bool:
-        return self.agent is not None and self.agent.is_busy
 
 
 def _return_memory() -> None:

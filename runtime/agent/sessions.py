@@ -99,7 +99,7 @@ class Sessions:
         """Calls `work` on the open session of a key, while no other turn runs there."""
         if self._is_closed():
             raise TurnBroken("This agent is closed. Open a new one.")
-        task = self._parts.running.start(key, self._held(key, work))
+        task = self._parts.running.start(key, self._run_in_turn(key, work))
         try:
             return await task
         except asyncio.CancelledError:
@@ -108,7 +108,7 @@ class Sessions:
                 raise
             raise TurnCancelled(f"The work on the session {key!r} was stopped.") from None
 
-    async def _held(self, key: str, work: Callable[[Turn], Awaitable[T]]) -> T:
+    async def _run_in_turn(self, key: str, work: Callable[[Turn], Awaitable[T]]) -> T:
         parts = self._parts
         async with parts.locks.enter(key, on_wait=log.info):
             session = await parts.turn.sessions.open(self._route(key, await self._record(key)))
@@ -121,14 +121,14 @@ class Sessions:
         record = await self._parts.turn.sessions.index.get(key)
         if record is None:
             raise SessionNotFound(
-                f"There is no session {key!r}. agent.sessions.list() has those that there are; a session "
-                "begins with its first words: agent.ask('…', session=KEY)."
+                f"There is no session {key!r}. agent.sessions.list() has all sessions; the first "
+                "message starts one: agent.ask('…', session=KEY)."
             )
         return record
 
     def _route(self, key: str, record: SessionRecord) -> Route:
-        """The session as its latest message reached it, but in the hands of its owner."""
-        # A sub-agent's session may have begun in private; whether it did, its transcript says.
+        """The route of the session's latest message, with its owner as the sender."""
+        # A sub-agent's session may have begun in private; its transcript says whether it did.
         is_private = is_sub_agent_key(key) or is_private_key(
             key, main_key=self._parts.turn.settings.session.main_key
         )
@@ -162,7 +162,7 @@ def _text(origin: Mapping[str, Any] | None, name: str) -> str:
 
 
 def _log_event(event: Event) -> None:
-    """Nobody listens to a call's events, so problems are logged."""
+    """Logs problems, because nobody receives the events of a call."""
     if isinstance(event, Warned):
         log.warning("%s", event.message)
     elif isinstance(event, FlushEnded | CompactionEnded) and event.problem:

@@ -24,7 +24,7 @@ Outcome: TypeAlias = tuple[Turn, Reply | None]
 
 
 class CommandRun(Record):
-    """One call: the text after the command's name, its attachments, and its turn.
+    """One call of a command: the text after its name, its attachments, and its turn.
 
     The turn's session is open and locked. `offered` are the commands that may be used here.
     """
@@ -44,7 +44,7 @@ class CommandRun(Record):
 
 
 HelpGroup: TypeAlias = Literal["Conversation", "Memory", "This chat", "Channels", "More"]
-"""A heading of `/help`, in the order in which the headings stand there."""
+"""The headings of `/help`, in order."""
 
 CommandFunction: TypeAlias = Callable[[CommandRun], Awaitable[Outcome]]
 
@@ -54,7 +54,7 @@ class Command(Record):
 
     `name` and `aliases` are lower case and have no slash. `arguments` shows what follows, such as `[place]`;
     `help` is one line, below the heading `group` of `/help`. `who` may use it and `where`: see `Audience`.
-    `words` replace its names: they come from `session.resetTriggers`.
+    `words`, which come from `session.resetTriggers`, replace its names.
     """
 
     name: str

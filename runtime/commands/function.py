@@ -1,4 +1,4 @@
-"""`@command` makes a chat command of a function."""
+"""`@command` makes a function a chat command."""
 
 from __future__ import annotations
 
@@ -122,7 +122,11 @@ async def _run(function: AuthorFunction, name: str, run: CommandRun) -> Outcome:
         reply=replies.append,
     )
     try:
-        returned = await _called(function, context)
+        if inspect.iscoroutinefunction(function):
+            result: object = function(context)
+        else:
+            result = await on_its_own_thread(partial(function, context))
+        returned = cast(CommandReply, await result if inspect.isawaitable(result) else result)
     except (AgentError, SessionError, OSError):
         raise
     except Exception as error:
@@ -131,12 +135,6 @@ async def _run(function: AuthorFunction, name: str, run: CommandRun) -> Outcome:
     text = "\n".join([*replies, returned or ""]).strip()
     turn = await current.present()
     return turn, command_reply(turn.session, text) if text else None
-
-
-async def _called(call: Callable[[CommandContext], Any], context: CommandContext) -> CommandReply:
-    is_async = inspect.iscoroutinefunction(call)
-    result = call(context) if is_async else await on_its_own_thread(partial(call, context))
-    return cast(CommandReply, await result if inspect.isawaitable(result) else result)
 
 
 def command(
@@ -149,16 +147,16 @@ def command(
     who: CommandUser = "owner",
     where: Sequence[Audience] = ("private",),
 ) -> Callable[[AuthorFunction], FunctionCommand]:
-    """Makes a chat command `/name` of a function that takes a `CommandContext`.
+    """Makes a function that takes a `CommandContext` the chat command `/name`.
 
     The function's return value is the reply; `None` is silence. A plain function runs on its own thread. The
     session's lock is held, so no turn of the session runs at the same time. `help` is the command's line in
     `/help` and defaults to the first line of the docstring. `arguments` shows what follows the name, such as
     `[city]`.
 
-    `who` may use it: the `owner`, or `anyone` whose messages reach the agent. `where` it may be used: in the
-    owner's `private` chat (the default), in a `direct` chat with somebody else, or in a `group`. For
-    everybody else it is missing from `/help` and its text goes to the assistant.
+    `who` is `owner`, or `anyone` whose messages reach the agent. `where` has the chats: the owner's `private`
+    chat (the default), a `direct` chat with somebody else, a `group`. Everywhere else, and for everybody
+    else, it is missing from `/help` and its text goes to the assistant.
 
     Raises:
         TypeError: `who` or `where` is invalid, or there is no help.

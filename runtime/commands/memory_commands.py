@@ -45,27 +45,27 @@ async def _review(run: CommandRun) -> Outcome:
     verb, _, rest = run.rest.strip().partition(" ")
     try:
         if verb in ("accept", "reject"):
-            return run.reply(await _answered(run, verb, rest.strip()))
+            return run.reply(await _answer(run, verb, rest.strip()))
         if verb == "edit":
             words = rest.split(maxsplit=1)
             if len(words) < 2:
-                return run.reply("The new text stands behind the id: /review edit ID TEXT")
+                return run.reply("Write the new text after the id: /review edit ID TEXT")
             found = await parts.review.find(words[0])
             await parts.review.accept(found, parts.workspace, edited=f"{words[1]}\n")
             parts.on_notes(found.write.path)
             return run.reply(f"Your text is written into {found.write.path}.")
         if verb:
-            return run.reply(await _shown(run, [await parts.review.find(verb)]))
-        return run.reply(await _shown(run, list(await parts.review.waiting())))
+            return run.reply(await _show(run, [await parts.review.find(verb)]))
+        return run.reply(await _show(run, list(await parts.review.waiting())))
     except (ProposalUnknown, ProposalConflict, PathOutsideRoot, FileBusy, OSError) as error:
         return run.reply(str(error))
 
 
-async def _answered(run: CommandRun, verb: str, name: str) -> str:
+async def _answer(run: CommandRun, verb: str, name: str) -> str:
     parts = run.turn.parts
     queue: ReviewQueue = parts.review
     found = list(await queue.waiting()) if name == "all" else [await queue.find(name)]
-    told: list[str] = []
+    lines: list[str] = []
     for proposal in found:
         try:
             if verb == "accept":
@@ -74,26 +74,26 @@ async def _answered(run: CommandRun, verb: str, name: str) -> str:
             else:
                 await queue.reject(proposal, parts.workspace)
         except ProposalConflict as error:
-            told.append(str(error))  # the others are answered all the same
+            lines.append(str(error))  # the others are answered all the same
             continue
         done = "Written into" if verb == "accept" else "Rejected for"
-        told.append(f"{done} {proposal.write.path} ({proposal.id}).")
-    return "\n".join(told) or "Nothing waits for review."
+        lines.append(f"{done} {proposal.write.path} ({proposal.id}).")
+    return "\n".join(lines) or "Nothing waits for review."
 
 
-async def _shown(run: CommandRun, proposals: list[Proposal]) -> str:
+async def _show(run: CommandRun, proposals: list[Proposal]) -> str:
     parts = run.turn.parts
     if not proposals:
         return "Nothing waits for review."
-    told: list[str] = []
+    texts: list[str] = []
     for proposal in proposals:
-        lines = (await parts.review.diff(proposal, parts.workspace)).splitlines()[2:]
-        if len(lines) > _MOST_DIFF_LINES and len(proposals) > 1:
-            rest = len(lines) - _MOST_DIFF_LINES
-            lines = [*lines[:_MOST_DIFF_LINES], f"… {rest} more lines: /review {proposal.id}"]
-        # Four backticks, so that the note may contain a fence itself.
-        told.append("\n".join((heading(proposal.write, proposal.id), "````diff", *lines, "````")))
-    return "\n\n".join((*told, _HOW))
+        diff = (await parts.review.diff(proposal, parts.workspace)).splitlines()[2:]
+        if len(diff) > _MOST_DIFF_LINES and len(proposals) > 1:
+            rest = len(diff) - _MOST_DIFF_LINES
+            diff = [*diff[:_MOST_DIFF_LINES], f"… {rest} more lines: /review {proposal.id}"]
+        # Four backticks, because the note may contain a fence.
+        texts.append("\n".join((heading(proposal.write, proposal.id), "````diff", *diff, "````")))
+    return "\n\n".join((*texts, _HOW))
 
 
 def heading(write: ProposedWrite, proposal_id: str) -> str:
@@ -208,7 +208,7 @@ async def _forget(run: CommandRun) -> Outcome:
         if not (cuts or kept):
             return run.reply(
                 f"No line of the notes has all of these words: {query}\n`nacre memory forget '{query}' "
-                "--transcripts` shows what conversations have of it, and removes it there."
+                "--transcripts` finds it in conversations, and removes it there."
             )
         if not is_confirmed:
             return run.reply(_plan_text(cuts, kept.values(), query))
@@ -246,7 +246,7 @@ def _plan_text(cuts: Sequence[NoteCut], kept: Iterable[str], query: str) -> str:
 
 
 async def _write(run: CommandRun, changes: Sequence[NoteChange], subject: str) -> str:
-    """Writes changes in the owner's name as one commit that `/undo` finds; why there is none, as a clause."""
+    """Writes the owner's changes as one commit for `/undo`; returns a clause that says why there is none."""
     turn, config = run.turn, run.config
     workspace, session = turn.parts.workspace, turn.session
 

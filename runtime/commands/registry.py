@@ -1,4 +1,4 @@
-"""The chat commands of an agent: which exist, who may use them, which one a message calls, and `/help`."""
+"""The chat commands of an agent: who may use them, which one a message calls, and `/help`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def _help(run: CommandRun) -> Outcome:
 
 
 def help_text(commands: Sequence[Command], more: Mapping[str, str] = MappingProxyType({})) -> str:
-    """The commands by topic, one line each. `more` are words and texts of the screen itself."""
+    """The commands by topic, one line each. `more` are further words with their texts."""
     groups: dict[str, list[tuple[str, str]]] = {group: [] for group in get_args(HelpGroup)}
     for command in commands:
         groups[command.group].append((command.usage, command.help))
@@ -55,7 +55,7 @@ def help_text(commands: Sequence[Command], more: Mapping[str, str] = MappingProx
     for group, rows in filled.items():
         lines += [f"{group}:"] if has_headings else []
         lines += [f"{'  ' * has_headings}{usage.ljust(width)}  {text}" for usage, text in rows]
-    return "\n".join([*lines, "Anything else is said to the assistant."])
+    return "\n".join([*lines, "Any other text goes to the assistant."])
 
 
 def nearest_word(word: str, commands: Sequence[Command], *, likeness: float = LEAST_LIKENESS) -> str:
@@ -79,7 +79,7 @@ async def _elsewhere(run: CommandRun) -> Outcome:
 
 HELP = Command(name="help", help="this list", who="anyone", run=_help)
 UNKNOWN = Command(name="unknown", help="", who="anyone", run=_unknown)
-"""Runs for an unknown command, whose word is its text."""
+"""Runs for an unknown command, with the word as its text."""
 
 
 def elsewhere(command: Command) -> tuple[Command, str]:
@@ -120,10 +120,20 @@ class Commands:
             ConfigError: a name is malformed, or two commands have the same word.
         """
         self._added, self._reset_triggers = tuple(added), reset_triggers
-        self._commands = tuple(_with_triggers((*BUILT_IN[:-1], *added, BUILT_IN[-1]), reset_triggers))
+        # The owner's reset triggers are the words of `/new` and `/reset`.
+        fresh = tuple(word for word in reset_triggers if word != "/reset")
+        triggers = {NEW: fresh, RESET: ("/reset",) if "/reset" in reset_triggers else ()}
+        named = [(each, triggers.get(each)) for each in (*BUILT_IN[:-1], *added, BUILT_IN[-1])]
+        self._commands = tuple(replace(each, words=words or ()) for each, words in named if words != ())
         self._by_word: dict[str, Command] = {}
         for command in self._commands:
-            for word in _checked_words(command):
+            for name in () if command.words else (command.name, *command.aliases):
+                if not _NAME.fullmatch(name):
+                    raise ConfigError(
+                        f"{name!r} cannot name a chat command. Use a small letter, and then at most 31 "
+                        "of a-z, 0-9, - and _, without the slash."
+                    )
+            for word in command.called_by:
                 if word in self._by_word:
                     raise ConfigError(
                         f"There are two chat commands {word!r}. Give yours another name: "
@@ -163,29 +173,11 @@ class Commands:
                 return Called(command=command, rest=rest)
             if policy.is_owner is not True:
                 return None
-            stand_in, told = elsewhere(command)
-            return Called(command=stand_in, rest=told)
+            stand_in, answer = elsewhere(command)
+            return Called(command=stand_in, rest=answer)
         slip = slash_word(text) if policy.is_owner is True else None
         if slip is None:
             return None
         if slip[1] and not nearest_word(slip[0], self.offered(policy), likeness=_SURE_LIKENESS):
             return None
         return Called(command=UNKNOWN, rest=slip[0])
-
-
-def _with_triggers(commands: Sequence[Command], triggers: Sequence[str]) -> list[Command]:
-    """The commands, with the owner's reset triggers as the words of `/new` and `/reset`."""
-    fresh = tuple(word for word in triggers if word != "/reset"), ("/reset",) if "/reset" in triggers else ()
-    of_settings = {NEW: fresh[0], RESET: fresh[1]}
-    named = [(command, of_settings.get(command)) for command in commands]
-    return [replace(command, words=words or ()) for command, words in named if words != ()]
-
-
-def _checked_words(command: Command) -> tuple[str, ...]:
-    for name in () if command.words else (command.name, *command.aliases):
-        if not _NAME.fullmatch(name):
-            raise ConfigError(
-                f"{name!r} cannot name a chat command. Use a small letter, and then at most 31 "
-                "of a-z, 0-9, - and _, without the slash."
-            )
-    return command.called_by

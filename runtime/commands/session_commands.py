@@ -30,7 +30,6 @@ from nacre.runtime.commands.conversation.history import (
 from nacre.runtime.commands.wording import compaction_text, counted, short_count, shortened
 from nacre.runtime.contracts.errors import ConfigError, PlaceUnknown
 from nacre.runtime.open_sessions.open_session import OpenSession
-from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionNotFound
 from nacre.sessions.contracts.keys import EndReason
 from nacre.sessions.upkeep.stored_session import LEAST_ID_CHARS, StoredSession
@@ -74,19 +73,15 @@ def _places(turns: Sequence[SessionTurn], labels: Sequence[SessionLabel], *, zon
         names = (f"{label.name} ({_clock(label.at, zone)})" for label in labels)
         lines.append("Names: " + ", ".join(names))
     lines += [
-        "/rewind 1 goes back here; /fork 1 does so in a new session and keeps this one as it is; "
-        "/fork here goes on in a copy. A name or an entry's id serves as well as a number.",
-        "/rewind 1 <note> tells the assistant what to remember of what is left.",
+        "/rewind 1 goes back here; /fork 1 does so in a new session and leaves this one unchanged; "
+        "/fork here continues in a copy. A name or an entry's id works like a number.",
+        "/rewind 1 <note> tells the assistant what to remember of the part that it leaves.",
     ]
     return "\n".join(lines)
 
 
 def _clock(moment: datetime, zone: tzinfo | None) -> str:
     return moment.astimezone(zone).strftime("%Y-%m-%d %H:%M")
-
-
-async def _new(run: CommandRun) -> Outcome:
-    return await fresh(run, "new")
 
 
 async def fresh(run: CommandRun, reason: EndReason) -> Outcome:
@@ -111,7 +106,10 @@ async def fresh(run: CommandRun, reason: EndReason) -> Outcome:
 
 
 NEW = _conversation_command(
-    name="new", arguments="[model] [text]", help="start a fresh session; notes are saved first", run=_new
+    name="new",
+    arguments="[model] [text]",
+    help="start a fresh session; notes are saved first",
+    run=partial(fresh, reason="new"),
 )
 
 _SOFT = re.compile(r"soft(?=\s|$)(.*)", re.IGNORECASE | re.DOTALL)
@@ -119,15 +117,13 @@ _SOFT = re.compile(r"soft(?=\s|$)(.*)", re.IGNORECASE | re.DOTALL)
 
 async def _reset(run: CommandRun) -> Outcome:
     soft = _SOFT.fullmatch(run.rest)
-    return await fresh(run, "reset") if soft is None else await _read_again(run, soft[1].strip())
-
-
-async def _read_again(run: CommandRun, text: str) -> Outcome:
-    turn = run.turn
+    if soft is None:
+        return await fresh(run, "reset")
+    turn, text = run.turn, soft[1].strip()
     if turn.session.has_messages:
         await turn.recall()
     if not (text or run.attachments or run.quoted):
-        return run.reply("♻️ The notes were read again; this session goes on.")
+        return run.reply("♻️ The notes were read again; this session continues.")
     await turn.write_down(text, run.attachments, quoted=run.quoted)
     return turn, await turn.answer()
 
@@ -146,30 +142,25 @@ async def _resume(run: CommandRun) -> Outcome:
     if not name:
         return run.reply(_list_text(listed, session, turn.parts.now()))
     if name == session.session_id:
-        return run.reply("This is the session that goes on already.")
+        return run.reply("This is the current session.")
     try:
-        chosen = _chosen(name, [item for item, _ in listed], earlier, turn)
+        # An id may begin with digits, too, but is never as short as a number.
+        if name.isdecimal() and len(name) < LEAST_ID_CHARS and 1 <= int(name) <= len(listed):
+            chosen = listed[int(name) - 1][0]
+        else:
+            chosen = earlier_named(name, earlier, turn)
     except SessionNotFound:
         return run.reply(f"This chat has no earlier session {name!r}. /resume lists them.")
     reopened = await resume(turn, chosen)
-    text = "That session was private and is not shown here; a fresh one has begun."
+    text = "That session was private and is not shown here; a new one was started."
     if reopened.session_id == chosen.session_id:
         count = sum(map(is_spoken, reopened.branch))
         text = (
             f"↩️ Back in the session of {_day(chosen, turn.parts.now())} · {counted(count, 'message')}. "
-            f"The one that you left: /resume {session.session_id[:SHORT_ID_CHARS]}"
+            f"Return to the one you left with /resume {session.session_id[:SHORT_ID_CHARS]}"
         )
     # The reply names the new session; the turn stays where the command was given.
     return turn, command_reply(reopened, text)
-
-
-def _chosen(
-    name: str, listed: list[StoredSession], earlier: list[StoredSession], turn: Turn
-) -> StoredSession:
-    # An id may begin with digits too, but never with so few.
-    if name.isdecimal() and len(name) < LEAST_ID_CHARS and 1 <= int(name) <= len(listed):
-        return listed[int(name) - 1]
-    return earlier_named(name, earlier, turn)
 
 
 def _list_text(listed: list[tuple[StoredSession, str]], session: OpenSession, now: datetime) -> str:
@@ -205,16 +196,16 @@ async def _rewind(run: CommandRun) -> Outcome:
         return run.reply(places_text(run, problem=str(error)))
     if rewound.return_place is None:
         return run.reply("This is where the conversation is; nothing was changed.")
-    return run.reply(_text(rewound))
+    return run.reply(_rewound_text(rewound))
 
 
-def _text(rewound: Rewound) -> str:
-    told = [f"⏪ Went back: {counted(rewound.left, 'message')} left"]
+def _rewound_text(rewound: Rewound) -> str:
+    counts = [f"⏪ Went back: {counted(rewound.left, 'message')} left"]
     if rewound.regained:
-        told.append(f"{counted(rewound.regained, 'message')} back in view")
-    lines = [", ".join(told) + "."]
+        counts.append(f"{counted(rewound.regained, 'message')} back in view")
+    lines = [", ".join(counts) + "."]
     if rewound.last_said is None:
-        lines.append("The conversation begins anew.")
+        lines.append("The conversation is empty now.")
     else:
         who = "You" if rewound.last_said.speaker == "person" else "Assistant"
         words = shortened(rewound.last_said.text, SHOWN_CHARS)
@@ -240,14 +231,14 @@ async def _fork(run: CommandRun) -> Outcome:
     except PlaceUnknown as error:
         return run.reply(places_text(run, problem=str(error)))
     text = (
-        f"🍴 This chat goes on in the new session {forked.session_id}. "
-        f"The session {left.session_id} stays as it is; /resume {left.session_id} goes back to it."
+        f"🍴 This chat continues in the new session {forked.session_id}. "
+        f"The session {left.session_id} is unchanged; /resume {left.session_id} goes back to it."
     )
     return run.turn, command_reply(left, text, session_id=forked.session_id)
 
 
 FORK = _conversation_command(
-    name="fork", arguments="[place]", help="go on in a copy, from there or from here", run=_fork
+    name="fork", arguments="[place]", help="continue in a copy, from there or from here", run=_fork
 )
 
 
@@ -290,7 +281,7 @@ async def _model(run: CommandRun) -> Outcome:
         return run.reply("\n".join([f"Model: {run.turn.parts.model.name}", *rest, how]))
     named = await chosen.named(name)
     if named is None and all(name.partition("/")) and not name.split()[1:]:
-        named = NamedModel(name=name, rest="")  # said of this command, it is no word with a slash
+        named = NamedModel(name=name, rest="")  # here, a word with a slash is a model
     if named is None or named.rest:
         nearest = get_close_matches(name.lower(), chosen.names, n=1, cutoff=LEAST_LIKENESS)
         meant = f" Did you mean {nearest[0]}?" if nearest else " Name it as provider/model."
@@ -302,9 +293,7 @@ async def _model(run: CommandRun) -> Outcome:
         return run.reply(f"The model stays {run.turn.parts.model.name}: {error}")
     await run.turn.session.line.choose_model(named.name)
     turn = chosen.applied(run.turn)
-    return turn, command_reply(
-        turn.session, f"✅ Model: {turn.parts.model.name}. The conversation goes on with it."
-    )
+    return turn, command_reply(turn.session, f"✅ Model: {turn.parts.model.name}. It answers from now on.")
 
 
 MODEL = _conversation_command(
@@ -349,9 +338,7 @@ CONTEXT = Command(
 
 
 async def _elsewhere(run: CommandRun) -> Outcome:
-    return run.reply(
-        "This is about chats that `nacre serve` answers; here nothing waits and all is answered."
-    )
+    return run.reply("This applies to chats that `nacre serve` answers. Here every message is answered.")
 
 
 QUEUE = _channel_command(
@@ -372,9 +359,9 @@ ACTIVATION = _channel_command(
 )
 
 
-async def _others_words(run: CommandRun) -> Outcome:
-    """Runs if a hook changed the message: a hook must not answer in the owner's name."""
-    return run.reply("A call is answered in the owner's own words, and these were changed by a hook.")
+async def _changed_by_hook(run: CommandRun) -> Outcome:
+    """Runs if a hook made the message an answer, because a hook must not answer in the owner's name."""
+    return run.reply("A hook changed this message, so it cannot answer a tool call. Send the command itself.")
 
 
 APPROVE = Command(
@@ -382,15 +369,15 @@ APPROVE = Command(
     arguments="[id]",
     help="let a waiting tool call run; alone it lists them",
     group="This chat",
-    run=_others_words,
+    run=_changed_by_hook,
 )
 DENY = Command(
     name="deny",
     arguments="id [reason]",
     help="refuse a waiting tool call",
     group="This chat",
-    run=_others_words,
+    run=_changed_by_hook,
 )
-"""Calls are answered before the session's lock is taken, because the waiting turn holds it
-(`runtime/agent/answering.py`).
+"""Calls are answered in `runtime/agent/answering.py`, without the session's lock, which the waiting turn
+holds.
 """

@@ -9,37 +9,43 @@ from nacre import __version__
 from nacre.memory.files.sources.secrets import without_secrets
 from nacre.runtime.commands.command import Command, CommandRun, Outcome
 from nacre.runtime.commands.conversation.history import usage_of
-from nacre.runtime.commands.conversation.status import LastFlush, SessionStatus, status_of
+from nacre.runtime.commands.conversation.status import SessionStatus, status_of
 from nacre.runtime.commands.wording import money, short_age, short_count, usage_text
 from nacre.runtime.providers.opening import has_price
 from nacre.runtime.recall.memory_slot import NO_MEMORY
 from nacre.runtime.settings.spending import spent_today_usd
-from nacre.runtime.turn.turn import Turn
 
 
 async def _status(run: CommandRun) -> Outcome:
     """Token counts are estimated until a provider reports usage."""
     turn, now = run.turn, run.turn.parts.now()
     session = await status_of(turn, run.lifecycle)
+    memory = f"{NO_MEMORY} · private memory is not available in this chat"
+    if turn.session.policy.is_private:
+        memory = await turn.parts.memory.status()
+    flush, last_flush = session.last_flush, "never in this session"
+    if flush is not None:
+        last_flush = f"{flush.at.astimezone(now.tzinfo).strftime('%Y-%m-%d %H:%M')} ({flush.status})"
     lines = [
         f"🐚 Nacre {__version__} · {now.strftime('%Y-%m-%d %H:%M')} {now.tzname()}",
         f"🧠 Model: {_model(session)}",
         f"📚 Context: {_context(session)}",
         *_cache(session),
-        f"🧹 Compactions: {session.compaction_count} · last flush: {_last_flush(session.last_flush, now)}",
-        f"📝 Memory: {await _memory(turn)}",
+        f"🧹 Compactions: {session.compaction_count} · last flush: {last_flush}",
+        f"📝 Memory: {memory}",
         f"🧵 Session: {session.key} · {session.session_id}",
         f"⏳ {_age(session, now)}",
     ]
     if turn.session.policy.is_private:  # the path contains the owner's account name
         lines.append(f"📁 Workspace: {turn.parts.workspace.place}")
-        lines += _servers(turn)
+        servers = [line for source in turn.parts.tool_sources for line in source.status()]
+        lines += [f"🔌 MCP servers: {' · '.join(servers)}"] if servers else []
     return run.reply("\n".join(lines))
 
 
 def _model(session: SessionStatus) -> str:
     chosen, asked = session.model_name, session.answering_model_name
-    text = chosen if asked == chosen else f"{chosen} · left alone after a failure, {asked} answers"
+    text = chosen if asked == chosen else f"{chosen} · paused after a failure, {asked} answers"
     return without_secrets(text)  # the setting may contain a key instead of a model name
 
 
@@ -68,36 +74,19 @@ def _cache(session: SessionStatus) -> list[str]:
     ]
 
 
-async def _memory(turn: Turn) -> str:
-    if not turn.session.policy.is_private:
-        return f"{NO_MEMORY} · private memory is not available in this chat"
-    return await turn.parts.memory.status()
-
-
-def _servers(turn: Turn) -> list[str]:
-    servers = [line for source in turn.parts.tool_sources for line in source.status()]
-    return [f"🔌 MCP servers: {' · '.join(servers)}"] if servers else []
-
-
-def _last_flush(flush: LastFlush | None, now: datetime) -> str:
-    if flush is None:
-        return "never in this session"
-    return f"{flush.at.astimezone(now.tzinfo).strftime('%Y-%m-%d %H:%M')} ({flush.status})"
-
-
 def _age(session: SessionStatus, now: datetime) -> str:
     if session.started_at is None or session.last_said_at is None:
         return "Nothing has been said in this session yet"
     ages = [
-        f"Begun {short_age(now - session.started_at)} ago",
-        f"last words {short_age(now - session.last_said_at)} ago",
+        f"Started {short_age(now - session.started_at)} ago",
+        f"last message {short_age(now - session.last_said_at)} ago",
     ]
-    coming = session.next_reset
-    if coming is None:
+    reset = session.next_reset
+    if reset is None:
         return " · ".join([*ages, "no reset"])
-    if coming.at.timestamp() <= now.timestamp():
-        return " · ".join([*ages, f"{coming.cause} reset with the next message"])
-    return " · ".join([*ages, f"{coming.cause} reset {coming.at.strftime('%Y-%m-%d %H:%M')}"])
+    if reset.at.timestamp() <= now.timestamp():
+        return " · ".join([*ages, f"{reset.cause} reset with the next message"])
+    return " · ".join([*ages, f"{reset.cause} reset {reset.at.strftime('%Y-%m-%d %H:%M')}"])
 
 
 async def _usage(run: CommandRun) -> Outcome:

@@ -80,17 +80,17 @@ SENTENCE_CHARS = (220, 220, 160)
 def found_lines(
     report: SearchReport, sources: Mapping[str, Sequence[SourcedLines]], *, query: str
 ) -> list[str]:
-    """Two lines for each hit: its citation, day and source, and the sentence that fits the query.
+    """Two lines for each hit: its citation, day and source, and the sentence that fits the query best.
 
-    Without a hit, what would help. `sources` are those of each hit's lines by its citation.
+    Without a hit, advice. `sources` has the sources of each hit's lines by its citation.
     """
     if not report.hits:
         return [
-            "No matches. Try one word that the note must have, or the same in other words.",
-            f"`nacre sessions search {shlex.join(query.split())}` looks in the conversations; "
-            "`nacre memory status` says what is indexed.",
+            "No matches. Try one word that the note must have, or other words.",
+            f"`nacre sessions search {shlex.join(query.split())}` searches the conversations; "
+            "`nacre memory status` shows what is indexed.",
         ]
-    # a chat without a search does not wait for these
+    # imported here, because a chat without a search does not need them
     from nacre.memory.text.chunker import day_in_path
     from nacre.memory.text.evidence import Finder
     from nacre.memory.text.lexical import match_query
@@ -106,7 +106,8 @@ def found_lines(
         said_on = next((each.source.at[:10] for each in found if each.source.at), "")
         parts = (hit.citation, day.isoformat() if day else said_on, short_source(hit, found))
         lines.append(" · ".join(filter(None, parts)))
-        lines += [f"  {_sentence(passage or hit.snippet)}"]
+        stripped = (line.strip().lstrip("-*> ").strip() for line in (passage or hit.snippet).splitlines())
+        lines.append(f"  {' / '.join(filter(None, stripped))}")
         lines += [f"  Line {old.line} is out of date: see {old.by}." for old in hit.superseded]
     return lines
 
@@ -132,14 +133,9 @@ def short_source(hit: SearchHit, found: Sequence[SourcedLines]) -> str:
 
 
 def _fitting_lines(snippet: str, finder: Finder | None) -> str:
-    """The lines with the most words of the query; without any, all lines that are no headings."""
+    """The lines with the most words of the query; without any, all lines except headings."""
     lines = [line for line in snippet.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     terms = finder.look("\n".join(lines)).lines if finder is not None else {}
     most = max(map(len, terms.values()), default=0)
     fitting = [line for number, line in enumerate(lines) if len(terms.get(number, ())) == most]
     return "\n".join(fitting or lines) or snippet
-
-
-def _sentence(passage: str) -> str:
-    lines = (line.strip().lstrip("-*> ").strip() for line in passage.splitlines())
-    return " / ".join(filter(None, lines))

@@ -38,8 +38,7 @@ def chosen(name: str, kind: ExtensionKind | None, plugins: PluginsSettings, *, d
     if kind == "provider":
         return Choice(is_on=False, reason=f"it is a provider: a model {name}/MODEL uses it")
     if kind == "storage":
-        is_on = driver == name
-        return Choice(is_on=is_on, reason=f"storage.driver is {driver or 'files'}")
+        return Choice(is_on=driver == name, reason=f"storage.driver is {driver or 'files'}")
     if kind == "built-in":
         return Choice(is_on=True, reason="it is built in, and runs when a setting or command asks for it")
     if kind == "memory" and not has_slot:

@@ -85,11 +85,11 @@ class ExtensionHost:
         self.hooks.append((checked_name(name), _callable(handler, f"the hook {name!r}")))
 
     def on_open(self, add: Callable[[OpeningAgent], None]) -> None:
-        """Calls `add` when an agent opens. It may add to the host what depends on the agent's settings."""
+        """Calls `add` when an agent opens, to add to the host what depends on the agent's settings."""
         self.openings.append(_callable(add, "on_open"))
 
     def fact_memory(self, facts: FactMemory) -> None:
-        """Sets the facts and notes behind `agent.memory` in the place of the built-in ones."""
+        """Replaces the facts and notes behind `agent.memory`."""
         if not isinstance(facts, FactMemory):
             raise TypeError(f"a fact memory must be a FactMemory, not {type(facts).__name__}")
         self.facts = facts
@@ -107,7 +107,7 @@ class ExtensionHost:
     def memory_backend(self, backend: MemoryBackend) -> None:
         """Adds a search program in front of memory-core, used if `memory.backend` is this id."""
         if not isinstance(backend, MemoryBackend):
-            raise TypeError(f"a memory backend is a MemoryBackend, and {type(backend).__name__} is none")
+            raise TypeError(f"a memory backend must be a MemoryBackend, not {type(backend).__name__}")
         self.backend = backend
 
     def tool_source(self, make: MakeToolSource) -> None:
@@ -127,7 +127,7 @@ class ExtensionHost:
     def turn_workers(self, workers: TurnWorkers) -> None:
         """Sets the programs that run turns if `storage.driver` names this extension."""
         if self.workers is not None:
-            raise ValueError("it brings two kinds of workers, and there is one queue of turns")
+            raise ValueError("it provides two kinds of workers, but only one is possible")
         self.workers = workers
 
 

@@ -81,8 +81,8 @@ def load_extensions(
             host = _registered(item, plugins, opening)
             _refuse_taken("tool", [tool.name for tool in host.tools], tools)
             _refuse_taken("prompt part", [part.name for part in host.prompt_parts], parts)
-            with_its_own = _with_commands(commands, host)
-        except ExtensionBroken as broken:
+            with_its_own = commands.and_also(host.commands)
+        except (ExtensionBroken, ConfigError) as broken:
             log.warning("the extension %s was not loaded: %s", name, broken)
             notices.append(f"The extension {name!r} was not loaded. {broken}")
             continue
@@ -111,7 +111,7 @@ def load_workers(storage: StorageChoice, plugins: PluginsSettings) -> TurnWorker
     """
     if storage.driver == FILES:
         raise ConfigError(
-            "Workers take turns from a PostgreSQL database, and the settings name none. Set storage.url or "
+            "Workers take turns from a PostgreSQL database, but the settings name none. Set storage.url or "
             "NACRE_DATABASE_URL: postgresql://user:password@host:5432/database."
         )
     hosts, notices = hosts_with(plugins, (storage.driver,))
@@ -170,7 +170,7 @@ def backend_of(hosts: Iterable[ExtensionHost], name: str) -> MemoryBackend | Non
 
 
 def no_backend(name: str) -> str:
-    return f"memory.backend is {name!r}, and no extension brings it: memory-core answers in its place."
+    return f"memory.backend is {name!r}, but no extension provides it, so memory-core answers."
 
 
 def problem_of(item: Installed, plugins: PluginsSettings) -> str:
@@ -228,18 +228,11 @@ def _run(item: Installed, host: ExtensionHost, opening: OpeningAgent | None) -> 
             add(opening)
 
 
-def _with_commands(there: Commands, host: ExtensionHost) -> Commands:
-    try:
-        return there.and_also(host.commands)
-    except ConfigError as error:
-        raise ExtensionBroken(str(error)) from error
-
-
 def _refuse_taken(what: str, names: Iterable[str], taken: Collection[str]) -> None:
     seen = set(taken)
     for name in names:
         if name in seen:
-            raise ExtensionBroken(f"Its {what} {name!r} has a name that is taken.")
+            raise ExtensionBroken(f"Its {what} {name!r} has a name that is already in use.")
         seen.add(name)
 
 

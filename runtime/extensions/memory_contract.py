@@ -1,13 +1,12 @@
-"""`MemoryContract`: what every memory engine must hold, as tests that its author inherits.
+"""`MemoryContract`: tests of what every memory engine must do, which its author inherits.
 
     class TestMyEngine(MemoryContract):
         def engine(self) -> MemoryPlugin:
             return MyEngine()
 
-The methods are plain functions without a fixture, so any runner can call them. `engine` gives a new one
-each time. An engine that captures also says what it should find again: `said` is told to it, `asked` is what
-it recalls that by, and `found` is a word that must stand in what it recalls. `settings` is what it reads
-from `home.settings`.
+The methods are plain functions without a fixture, so any runner can call them. `engine` returns a new one
+each time. For an engine that captures, `said` is the captured text, `asked` the question that recalls it, and
+`found` a word that the recalled text must have. `settings` becomes `home.settings`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from nacre.runtime.recall.memory_slot import RECALL_SECONDS
 from nacre.runtime.tools.function import FunctionTool, ToolChat
 
 ODD_WORDS = ("", " \n", "\0", "'; --", "%s {} \\", "ß\u200b\U0001f41d", "\ud800", "word " * 20_000)
-"""Texts that people and programs do send."""
+"""Texts that people and programs really send."""
 
 
 class MemoryContract:
@@ -50,15 +49,15 @@ class MemoryContract:
         async def story(home: MemoryHome) -> None:
             async with self._started(home) as engine:
                 recalled = await engine.recall(chat_in(home), self.asked)
-                _hold(recalled == "", f"An empty memory recalled {recalled!r}.")
+                _check(recalled == "", f"An empty memory recalled {recalled!r}.")
                 status = await engine.status()
-                _hold(bool(status.strip()) and "\n" not in status, f"The status is no line: {status!r}.")
+                _check(bool(status.strip()) and "\n" not in status, f"The status is not a line: {status!r}.")
                 await engine.sync()
                 engine.session_started()
                 engine.notes_changed()
                 engine.transcripts_changed()
 
-        self._tell(story)
+        self._run(story)
 
     def test_one_that_was_never_started_can_be_closed(self) -> None:
         """`close` is also called after a `start` that failed."""
@@ -66,7 +65,7 @@ class MemoryContract:
         async def story(_home: MemoryHome) -> None:
             await self.engine().close()
 
-        self._tell(story)
+        self._run(story)
 
     def test_tools_stay_the_same_from_turn_to_turn(self) -> None:
         """Tool names are unique and schemas do not change, because the provider's cache depends on them."""
@@ -75,13 +74,13 @@ class MemoryContract:
             async with self._started(home) as engine:
                 first, second = (_specs(engine, home) for _ in range(2))
                 names = [name for name, _ in first]
-                _hold(first == second, "The tools changed between two turns.")
-                _hold(len(set(names)) == len(names), f"Two tools have one name: {names}.")
+                _check(first == second, "The tools changed between two turns.")
+                _check(len(set(names)) == len(names), f"Two tools have one name: {names}.")
                 chat = chat_in(home)
-                told = engine.instructions(chat)
-                _hold(told == engine.instructions(chat), "The instructions changed between two turns.")
+                text = engine.instructions(chat)
+                _check(text == engine.instructions(chat), "The instructions changed between two turns.")
 
-        self._tell(story)
+        self._run(story)
 
     def test_its_hooks_and_commands_can_be_taken(self) -> None:
         """After the start: hook names exist, commands have unique words, and neither changes."""
@@ -90,11 +89,11 @@ class MemoryContract:
             async with self._started(home) as engine:
                 parts = engine_parts(engine, Commands())
                 again = engine_parts(engine, Commands())
-                _hold(list(parts.hooks) == list(again.hooks), "Its hooks changed between two calls.")
+                _check(list(parts.hooks) == list(again.hooks), "Its hooks changed between two calls.")
                 words, words_again = _words(parts), _words(again)
-                _hold(words == words_again, "Its commands changed between two calls.")
+                _check(words == words_again, "Its commands changed between two calls.")
 
-        self._tell(story)
+        self._run(story)
 
     def test_what_was_captured_is_recalled_after_a_restart(self) -> None:
         """It is on disk, or wherever the engine stores it, when `close` returns."""
@@ -106,9 +105,9 @@ class MemoryContract:
                 await engine.capture(chat_in(home), self.said, "Noted.")
             async with self._started(home) as engine:
                 recalled = await engine.recall(chat_in(home), self.asked)
-            _hold(self.found in recalled, f"{self.asked!r} recalled {recalled!r}, without {self.found!r}.")
+            _check(self.found in recalled, f"{self.asked!r} recalled {recalled!r}, without {self.found!r}.")
 
-        self._tell(story)
+        self._run(story)
 
     def test_agents_do_not_share_their_memory(self) -> None:
         """What one agent captured is not recalled by another agent with the same state folder."""
@@ -129,9 +128,9 @@ class MemoryContract:
             other.workspace.mkdir()
             async with self._started(other) as engine:
                 recalled = await engine.recall(chat_in(other), self.asked)
-            _hold(self.found not in recalled, f"Another agent recalled {recalled!r}.")
+            _check(self.found not in recalled, f"Another agent recalled {recalled!r}.")
 
-        self._tell(story)
+        self._run(story)
 
     def test_odd_words_do_no_harm(self) -> None:
         """Empty, long and broken texts are captured or skipped, and recall stays within its time limit."""
@@ -142,9 +141,9 @@ class MemoryContract:
                     await engine.capture(chat_in(home), words, words)
                     async with asyncio.timeout(RECALL_SECONDS):
                         recalled = await engine.recall(chat_in(home), words)
-                    _hold(isinstance(recalled, str), f"recall gave {type(recalled).__name__}.")
+                    _check(isinstance(recalled, str), f"recall gave {type(recalled).__name__}.")
 
-        self._tell(story)
+        self._run(story)
 
     def _captures(self) -> bool:
         kind = type(self.engine())
@@ -159,9 +158,13 @@ class MemoryContract:
         finally:
             await engine.close()
 
-    def _tell(self, story: Callable[[MemoryHome], Awaitable[None]]) -> None:
-        with _home(self.settings) as home:
-            asyncio.run(_bounded(story(home)))
+    def _run(self, story: Callable[[MemoryHome], Awaitable[None]]) -> None:
+        async def bounded() -> None:
+            with _home(self.settings) as home:
+                async with asyncio.timeout(60):
+                    await story(home)
+
+        asyncio.run(bounded())
 
 
 def chat_in(home: MemoryHome) -> ToolChat:
@@ -173,11 +176,6 @@ def chat_in(home: MemoryHome) -> ToolChat:
         policy=ChatPolicy(chat_kind="direct", is_owner=True, session_key_is_private=True),
         workspace=home.workspace,
     )
-
-
-async def _bounded(story: Awaitable[None]) -> None:
-    async with asyncio.timeout(60):
-        await story
 
 
 @contextmanager
@@ -207,6 +205,6 @@ def _words(parts: EngineParts) -> list[str]:
     return [command.usage for command in parts.commands.offered(policy)]
 
 
-def _hold(is_held: bool, problem: str) -> None:
-    if not is_held:
+def _check(is_true: bool, problem: str) -> None:
+    if not is_true:
         raise AssertionError(problem)

@@ -20,7 +20,7 @@ class Serving(Record):
 
     `agents` are the open agents (`nacre.Agent`), the default one first, and `runner` runs their turns
     (`TurnRunner` of `nacre.bridges.answering.turns`). `http_mounts` are the routes that
-    extensions add to an HTTP server. `figures` measures what is waiting. `say` and `warn` print lines. Turns
+    extensions add to an HTTP server. `figures` measures waiting work. `say` and `warn` print lines. Turns
     that are still running at the end may take `turn_seconds`.
     """
 
@@ -48,13 +48,12 @@ class Service(Record):
 
 CALLER = "nacre.caller"
 """The key of the request's `Token` (from a header or a login cookie) in its ASGI scope."""
-_NOTHING_TO_CLOSE: Sequence[Callable[[], Awaitable[None]]] = ()
 
 
 class Token(Record):
     """Which agent a token gives access to, and whether its holder is the owner. `created_at` is ISO 8601.
 
-    With `is_admin` it gives access to no agent, and to the mounts `for_admin` alone.
+    With `is_admin`, it gives access to the mounts `for_admin` only, and to no agent.
     """
 
     name: str
@@ -68,10 +67,9 @@ class Token(Record):
 class HttpMount(Record):
     """Starlette routes under `path`, which begins with a slash.
 
-    With `wants_token`, requests without a bearer token of the tokens file are rejected: one of an agent, or
-    with `for_admin` one that is made for that and good for nothing else. Otherwise, the mount
-    checks tokens itself, and its `login_of` returns the login in a `Cookie` header, or an empty string. The
-    functions in `closing` are called in order when the server stops.
+    With `wants_token`, requests need a bearer token of the tokens file: one of an agent or, with `for_admin`,
+    one with `is_admin`. Otherwise, the mount checks tokens itself, and its `login_of` returns the login in a
+    `Cookie` header, or an empty string. The functions in `closing` are called in order when the server stops.
     """
 
     path: str
@@ -79,7 +77,7 @@ class HttpMount(Record):
     wants_token: bool = True
     for_admin: bool = False
     login_of: Callable[[str], str] = lambda _cookies: ""
-    closing: Sequence[Callable[[], Awaitable[None]]] = _NOTHING_TO_CLOSE
+    closing: Sequence[Callable[[], Awaitable[None]]] = ()
 
 
 MakeMount: TypeAlias = Callable[[Mapping[str, Config], Clock], HttpMount]

@@ -23,7 +23,6 @@ from nacre.runtime.contracts.events import (
     CompactionEnded,
     CompactionReason,
     Emit,
-    Event,
     FlushEnded,
     TextStreamed,
 )
@@ -80,15 +79,11 @@ def without_streamed_text(hooks: Hooks, emit: Emit) -> Emit:
     if not hooks.hears("outbound"):
         return emit
 
-    def emit_others(event: Event) -> None:
-        if not isinstance(event, TextStreamed):
-            emit(event)
-
-    return emit_others
+    return lambda event: None if isinstance(event, TextStreamed) else emit(event)
 
 
 async def run_tool_hooks(hooks: Hooks, event: ev.BeforeTool) -> ev.Deny | ev.Ask | None:
-    """Returns the decision of the `before_tool` handlers. A refusal takes precedence over a question.
+    """Returns the decision of the `before_tool` handlers. A refusal takes precedence ended a question.
 
     A handler that fails refuses, because it could not check the call.
     """
@@ -121,24 +116,24 @@ async def around_turn(
     """
     reply: Reply | None = None
 
-    def replied(answer: Reply | None) -> None:
+    def report(answer: Reply | None) -> None:
         nonlocal reply
         reply = answer
 
     if not hooks.hears("before_turn", "after_turn"):
-        yield replied
+        yield report
         return
 
-    def over(error: BaseException | None) -> AnyEvent:
+    def ended(error: BaseException | None) -> AnyEvent:
         return ev.AfterTurn(chat=chat, model_name=model_name, reply=reply, error=error, usage=usage())
 
-    async with observed(hooks, ev.BeforeTurn(chat=chat, model_name=model_name), over):
-        yield replied
+    async with observed(hooks, ev.BeforeTurn(chat=chat, model_name=model_name), ended):
+        yield report
 
 
 @asynccontextmanager
 async def observed(
-    hooks: Hooks, begins: AnyEvent, over: Callable[[BaseException | None], AnyEvent]
+    hooks: Hooks, begins: AnyEvent, ended: Callable[[BaseException | None], AnyEvent]
 ) -> AsyncIterator[None]:
     """Triggers an event before a block and another one after it, however the block ends."""
     await hooks.trigger(begins)
@@ -149,7 +144,7 @@ async def observed(
         problem = error
         raise
     finally:
-        await hooks.trigger(over(problem))
+        await hooks.trigger(ended(problem))
 
 
 def around_delivery(hooks: Hooks, part: Part) -> AbstractAsyncContextManager[None]:
@@ -173,10 +168,10 @@ def with_model_hooks(ask: Ask, hooks: Hooks, chat: ToolChat, *, model_name: str)
     if not hooks.hears("before_model", "after_model"):
         return ask
 
-    async def asked(request: ModelRequest) -> AsyncIterator[Answering]:
+    async def ask_with_hooks(request: ModelRequest) -> AsyncIterator[Answering]:
         request = await _with_added_text(hooks, chat, request, model_name)
 
-        async def over(answer: AssistantMessage | None, error: ModelError | None) -> None:
+        async def ended(answer: AssistantMessage | None, error: ModelError | None) -> None:
             await hooks.trigger(
                 ev.AfterModel(chat=chat, model_name=model_name, request=request, answer=answer, error=error)
             )
@@ -184,13 +179,13 @@ def with_model_hooks(ask: Ask, hooks: Hooks, chat: ToolChat, *, model_name: str)
         try:
             async for item in ask(request):
                 if isinstance(item, AssistantMessage):
-                    await over(item, None)
+                    await ended(item, None)
                 yield item
         except ModelError as error:
-            await over(None, error)
+            await ended(None, error)
             raise
 
-    return asked
+    return ask_with_hooks
 
 
 async def _with_added_text(
@@ -415,7 +410,7 @@ class Hooks:
         return register if handler is None else self.add(name, handler)
 
     def add(self, name: str, handler: Handler[Any, Any]) -> Off:
-        """Like `on`, for a name that is only known at run time, such as that of an extension's handler.
+        """Registers a handler for a name that is known only at run time, such as an extension's.
 
         Raises:
             ValueError: the name is unknown.

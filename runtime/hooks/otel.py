@@ -2,11 +2,11 @@
 
 Names and attributes follow the GenAI semantic conventions. Content is recorded only on request.
 
-A span is the current one while its turn, model call or tool runs: what these start hangs below it, also the
-requests of a provider's library, the spans of a tool, and the turn of a sub-agent. A turn hangs below what
-was current when it was asked for: the request of a web server, or the message of a gateway, which the
-delivery of its answer hangs below, too. That holds because the handlers are coroutines, which run in the task
-of what they observe.
+A span is current while its turn, model call or tool runs, so it is the parent of the spans that these start:
+the requests of a provider's library, the spans of a tool, the turn of a sub-agent. The parent of a turn is
+the span that is current when it starts: the request of a web server, or the message of a gateway, which is
+also the parent of the delivery of the answer. The handlers are coroutines, which run in the task that they
+observe.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ def otel_hooks(tracer_provider: TracerProvider | None = None, *, with_content: b
 _TURN, _MODEL = "turn", "model"
 _ANSWER, _DELIVERY = "answer", "delivery"
 MOST_ANSWERED = 1_000
-"""So many answered messages are known as the parents of deliveries."""
+"""How many answered messages are remembered as the parents of deliveries."""
 
 
 class _Spans:
-    """The open spans by session and by what they are of: the turn, a model call, or a tool call's id."""
+    """The open spans by session and by subject: the turn, a model call, or the id of a tool call."""
 
     def __init__(self, tracer: Tracer, *, with_content: bool) -> None:
         self._tracer = tracer
@@ -83,12 +83,12 @@ class _Spans:
         self._answered: OrderedDict[str, Span] = OrderedDict()
 
     def _begin(self, session_id: str, of: str, name: str, operation: str, kind: str) -> Span:
-        span = self._started((session_id, of), name, kind)
+        span = self._start((session_id, of), name, kind)
         span.set_attribute("gen_ai.operation.name", operation)
         span.set_attribute("gen_ai.conversation.id", session_id)
         return span
 
-    def _started(self, key: tuple[str, str], name: str, kind: str, parent: Span | None = None) -> Span:
+    def _start(self, key: tuple[str, str], name: str, kind: str, parent: Span | None = None) -> Span:
         from opentelemetry.context import attach
         from opentelemetry.trace import SpanKind, set_span_in_context
 
@@ -97,8 +97,8 @@ class _Spans:
         self._open[key] = span, attach(set_span_in_context(span))
         return span
 
-    def _taken(self, session_id: str, of: str) -> Span | None:
-        """The open span, which is the current one no more."""
+    def _take(self, session_id: str, of: str) -> Span | None:
+        """Returns the open span, which is no longer current."""
         from opentelemetry.context import detach
 
         span, token = self._open.pop((session_id, of), (None, None))
@@ -125,8 +125,8 @@ class _Spans:
     async def after_turn(self, event: AfterTurn) -> None:
         session_id = event.chat.session_id
         for key in [key for key in self._open if key[0] == session_id and key[1] != _TURN]:
-            self._open.pop(key)[0].end()  # a call that was interrupted, whose task is over
-        span = self._taken(session_id, _TURN)
+            self._open.pop(key)[0].end()  # an interrupted call, whose task has ended
+        span = self._take(session_id, _TURN)
         if span is not None and event.usage is not None:
             span.set_attribute("gen_ai.usage.input_tokens", event.usage.input_tokens)
             span.set_attribute("gen_ai.usage.output_tokens", event.usage.output_tokens)
@@ -140,7 +140,7 @@ class _Spans:
         _name_model(span, event.model_name)
 
     async def after_model(self, event: AfterModel) -> None:
-        span, answer = self._taken(event.chat.session_id, _MODEL), event.answer
+        span, answer = self._take(event.chat.session_id, _MODEL), event.answer
         if span is not None and answer is not None:
             span.set_attribute("gen_ai.response.model", answer.model)
             span.set_attribute("gen_ai.response.finish_reasons", [answer.stop_reason])
@@ -160,7 +160,7 @@ class _Spans:
             span.set_attribute("gen_ai.tool.call.arguments", json.dumps(dict(event.arguments)))
 
     async def after_tool(self, event: AfterTool) -> None:
-        span = self._taken(event.chat.session_id, event.call_id)
+        span = self._take(event.chat.session_id, event.call_id)
         if span is not None and event.is_error:
             _mark_failed(span)
         if span is not None and self._with_content:
@@ -169,7 +169,7 @@ class _Spans:
 
     async def before_answer(self, event: BeforeAnswer) -> None:
         last = event.messages[-1]
-        span = self._started((_ANSWER, _message_key(last)), f"process {last.channel}", "CONSUMER")
+        span = self._start((_ANSWER, _message_key(last)), f"process {last.channel}", "CONSUMER")
         _name_message(span, last.channel, "process", last.message_id)
         if len(event.messages) > 1:
             span.set_attribute("messaging.batch.message_count", len(event.messages))
@@ -178,18 +178,18 @@ class _Spans:
             self._answered.popitem(last=False)
 
     async def after_answer(self, event: AfterAnswer) -> None:
-        self._end(self._taken(_ANSWER, _message_key(event.messages[-1])), event.error)
+        self._end(self._take(_ANSWER, _message_key(event.messages[-1])), event.error)
 
     async def before_delivery(self, event: BeforeDelivery) -> None:
         place = event.part.place
-        asked = "/".join((place.channel, place.account, place.chat_id, event.part.answers))
-        span = self._started(
-            (_DELIVERY, event.part.key), f"send {place.channel}", "PRODUCER", self._answered.get(asked)
+        message_key = "/".join((place.channel, place.account, place.chat_id, event.part.answers))
+        span = self._start(
+            (_DELIVERY, event.part.key), f"send {place.channel}", "PRODUCER", self._answered.get(message_key)
         )
         _name_message(span, place.channel, "send", event.part.key)
 
     async def after_delivery(self, event: AfterDelivery) -> None:
-        self._end(self._taken(_DELIVERY, event.part.key), event.error)
+        self._end(self._take(_DELIVERY, event.part.key), event.error)
 
 
 def _message_key(message: Inbound) -> str:

@@ -189,11 +189,11 @@ def register_workspace_hooks(
     except (OSError, SessionError) as error:
         log.warning("could not load the hooks of the workspace: %s", error)
         return (f"The hooks of the workspace were not loaded: {error}",)
-    problems = (_registered(file, file.state(digests), workspace, hooks, load_seconds) for file in files)
+    problems = (_register(file, file.state(digests), workspace, hooks, load_seconds) for file in files)
     return tuple(text for text in problems if text)
 
 
-def _registered(file: HookFile, state: str, workspace: Path, hooks: Hooks, load_seconds: float) -> str:
+def _register(file: HookFile, state: str, workspace: Path, hooks: Hooks, load_seconds: float) -> str:
     shown = f"{HOOKS_FOLDER}/{file.name}.py"
     if state == "unusable":
         return f"{shown!r} of the workspace was not loaded: {file.problem}."

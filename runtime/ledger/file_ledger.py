@@ -1,6 +1,4 @@
-"""The ledger in a state folder: one SQLite file, for one serving program at a time. Runs on a thread of
-its own.
-"""
+"""The ledger in a state folder: one SQLite file, for one serving program at a time, on its own thread."""
 
 from __future__ import annotations
 
@@ -53,11 +51,16 @@ class FileLedgerPlace(Record):
         return self.file.exists()
 
     async def is_served(self) -> bool:
-        return self.file.parent.is_dir() and _is_locked(self.file)
+        if not self.file.parent.is_dir():
+            return False
+        release = _try_lock(self.file)
+        if release is not None:
+            release()
+        return release is None
 
     @asynccontextmanager
     async def movable(self) -> AsyncIterator[MovableLedger]:
-        release = _locked(self.file)
+        release = _lock(self.file)
         try:
             async with using(MovableFile(self.file)) as found:
                 yield found
@@ -71,9 +74,9 @@ def ledger_file(state_dir: Path) -> FileLedgerPlace:
 
 
 async def refuse_left_behind(there: FileLedgerPlace, *, copied: str, how: str) -> None:
-    """Returns if a file has nothing that the chosen ledger lacks. Every other backend calls this first.
+    """Refuses a chosen ledger that lacks what a file has. Every other backend calls this first.
 
-    With an empty ledger, people who were let in would be strangers, and scheduled jobs would not run.
+    With an empty ledger, people with access would be strangers, and scheduled jobs would not run.
     `copied` is the checksum of what was last copied to the chosen ledger, and `how` tells the owner how to
     copy this one.
 
@@ -85,10 +88,10 @@ async def refuse_left_behind(there: FileLedgerPlace, *, copied: str, how: str) -
     async with using(MovableFile(there.file)) as found:
         here = await found.contents()
     if is_left_behind(here, copied=copied):
-        told = ", ".join(f"{count} {name}" for name, count in here.counts.items() if count)
+        counts = ", ".join(f"{count} {name}" for name, count in here.counts.items() if count)
         raise LedgerUnusable(
-            f"The ledger of the channels is in {there.file} still ({told}), and the settings want it in the "
-            f"database, where that is missing. {how}; or, to begin without it, move that file away."
+            f"The ledger of the channels is still in {there.file} ({counts}), but the settings choose the "
+            f"database, which lacks it. {how}; or move that file away to begin without it."
         )
 
 
@@ -107,7 +110,7 @@ class SqliteLedger(Ledger):
         Raises:
             LedgerUnusable: the file cannot be opened or written, or another process has it.
         """
-        release = _locked(path)
+        release = _lock(path)
         notice = ""
         try:
             try:
@@ -175,7 +178,10 @@ class MovableFile:
         def work(db: Connection) -> Contents:
             found: list[Any] = db.execute(statements.MARKS).fetchall()
             meta: dict[str, str] = dict(found)
-            rows = {name: tuple(map(as_row, _read(db, name))) for name in COLUMNS}
+            rows = {
+                name: tuple(map(as_row, db.execute(f"SELECT {_columns(name)} FROM {name}")))
+                for name in COLUMNS
+            }
             return Contents(ledger_id=meta.get("id", ""), rows=rows, copied=meta.get("copied", ""))
 
         return await self._rows().transact(work)
@@ -208,33 +214,21 @@ class MovableFile:
         return self._opened
 
 
-def _read(db: Connection, table: str) -> list[Any]:
-    rows: list[Any] = db.execute(f"SELECT {_columns(table)} FROM {table}").fetchall()
-    return rows
-
-
 def _columns(table: str) -> str:
     return ", ".join(_OWN_NAMES.get(name, name) for name in COLUMNS[table])
 
 
-def _is_locked(path: Path) -> bool:
-    """Whether a program has the ledger open. Raises `LedgerUnusable`."""
-    try:
-        release = try_lock(path.with_name(f"{path.name}.lock"))
-    except OSError as error:
-        raise unusable(path, error) from error
-    if release is not None:
-        release()
-    return release is None
-
-
-def _locked(path: Path) -> Callable[[], None]:
-    """Locks a ledger until the returned function is called, or this process ends."""
+def _try_lock(path: Path) -> Callable[[], None] | None:
     try:
         path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-        release = try_lock(path.with_name(f"{path.name}.lock"))
+        return try_lock(path.with_name(f"{path.name}.lock"))
     except OSError as error:
         raise unusable(path, error) from error
+
+
+def _lock(path: Path) -> Callable[[], None]:
+    """Locks a ledger until the returned function is called, or this process ends."""
+    release = _try_lock(path)
     if release is None:
         raise LedgerUnusable(
             f"Another program runs the bridges of {path}. Stop it first: both would answer every message."
@@ -257,13 +251,13 @@ _QUICK = frozenset((statements.ROLE, statements.NEXT_PART))
 class SqliteRows:
     """The `LedgerRows` of a file, which other processes may have open as well.
 
-    A thread of its own runs all work; what is waiting at the same time is synced to disk once. What `write`
-    returns from survives a kill and a power cut. The few statements in `_QUICK` are read on the caller's
+    Its own thread runs all work; work that waits at the same time is synced to disk once. When `write`
+    returns, its changes survive a kill and a power cut. The few statements in `_QUICK` run on the caller's
     thread, beside any writer.
     """
 
     def __init__(self, connection: Connection, path: Path) -> None:
-        self._connection = connection
+        self._openedion = connection
         self._path = path
         self._waiting: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
@@ -275,7 +269,7 @@ class SqliteRows:
     async def read(self, statement: str, /, **values: object) -> list[Any]:
         if statement in _QUICK:
             self._refuse_if_closed()
-            # What a lock or an unusual state of the file delays is read on the thread.
+            # If a lock or an unusual state of the file prevents this, the thread reads it.
             with suppress(apsw.Error):
                 if self._reading is None:
                     self._reading = apsw.Connection(str(self._path), flags=apsw.SQLITE_OPEN_READONLY)
@@ -289,7 +283,7 @@ class SqliteRows:
         return await self.transact(lambda db: work(_run_on(db)))
 
     async def transact(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
-        """Like `write`, with the connection."""
+        """Calls `work` with the connection in a transaction and returns its result."""
         self._refuse_if_closed()
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
@@ -309,7 +303,7 @@ class SqliteRows:
         await asyncio.to_thread(self._thread.join)
 
     def _run(self) -> None:
-        with closing(self._connection):
+        with closing(self._openedion):
             while (first := self._waiting.get()) is not None:
                 together, is_last = [first], False
                 with suppress(queue.Empty):
@@ -326,23 +320,23 @@ class SqliteRows:
         outcomes: list[tuple[Any, Exception | None]] = []
         try:
             if self._is_synced != (is_synced := any(work.durable for work in together)):
-                self._connection.pragma("synchronous", "full" if is_synced else "normal")
+                self._openedion.pragma("synchronous", "full" if is_synced else "normal")
                 self._is_synced = is_synced
-            with _transaction(self._connection):
+            with _transaction(self._openedion):
                 outcomes += [self._one(work) for work in together]
         except apsw.Error as error:
             outcomes = [(None, unusable(self._path, error))] * len(together)
         for work, (result, problem) in zip(together, outcomes, strict=True):
-            with suppress(RuntimeError):  # its loop has ended: nobody waits any more
+            with suppress(RuntimeError):  # its loop has ended, so nobody waits
                 work.loop.call_soon_threadsafe(_settle, work.done, result, problem)
 
     def _one(self, work: _Work) -> tuple[Any, Exception | None]:
         try:
-            with self._connection:  # a savepoint
-                result = work.run(self._connection)
+            with self._openedion:  # a savepoint
+                result = work.run(self._openedion)
         except apsw.Error as error:
             return None, unusable(self._path, error)
-        except Exception as error:  # noqa: BLE001 - it belongs to whoever asked for the work
+        except Exception as error:  # noqa: BLE001 - the caller of the work gets it
             return None, error
         return result, None
 
@@ -360,7 +354,7 @@ def open_database(path: Path) -> SqliteRows:
     """
     try:
         path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-        connection = _opened(path)
+        connection = _connect(path)
     except (apsw.NotADBError, apsw.CorruptError) as error:
         raise LedgerDamaged(
             f"The ledger {path} is damaged ({error}). The next start of `nacre serve` sets it aside."
@@ -383,7 +377,7 @@ def _set_aside(path: Path, error: LedgerDamaged, now: datetime) -> str:
     path.rename(aside)
     return (
         f"The ledger of the bridges was damaged ({error.__cause__}) and set aside as {aside}. "
-        "What was on its way then is not sent, and messages that a server sends again are answered again."
+        "Answers in it are not sent, and messages that a server repeats are answered again."
     )
 
 
@@ -393,14 +387,14 @@ def unusable(path: Path, error: Exception) -> LedgerUnusable:
     )
 
 
-def _opened(path: Path) -> Connection:
+def _connect(path: Path) -> Connection:
     with suppress(FileExistsError):
-        path.touch(mode=PRIVATE_FILE, exist_ok=False)  # the files beside it get the mode of this one
+        path.touch(mode=PRIVATE_FILE, exist_ok=False)  # the files beside it get the same mode
     connection = apsw.Connection(str(path))
     try:
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
         connection.pragma("journal_mode", "wal")
-        connection.pragma("synchronous", "full")  # a commit is on disk, as a promise to a server must be
+        connection.pragma("synchronous", "full")  # servers rely on commits being on disk
         found = connection.pragma("quick_check")
         if found != "ok":
             raise apsw.CorruptError(str(found))
@@ -425,7 +419,7 @@ def _migrate(connection: Connection, path: Path, migrations: tuple[str, ...]) ->
 
 @contextmanager
 def _transaction(connection: Connection) -> Iterator[None]:
-    """A transaction that takes the write lock at once: after a read, it could not wait for the lock."""
+    """A transaction that takes the write lock at once, because after a read it could not wait for it."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield

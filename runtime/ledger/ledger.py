@@ -39,7 +39,7 @@ from nacre.runtime.ledger.tables import LedgerRows, LedgerStatements, LedgerTabl
 from nacre.sessions.contracts.messages import sendable
 
 FORGETS_EVERY = 32
-"""After one turn in so many, the messages of its chat are counted, and the oldest forgotten."""
+"""After one turn in 32, the oldest messages of its chat are forgotten."""
 
 
 class Outbox:
@@ -90,8 +90,8 @@ class Outbox:
     async def sent(self, part: OutboundPart, sent_id: str, *, is_whole: bool = True) -> bool:
         """Records that a part arrived. If it is not `is_whole`, it still has to be edited.
 
-        A power cut may take this; then nobody knows whether the part arrived. Returns whether the storage
-        says that the chat has no more parts to send; `False` may be wrong.
+        A power cut may undo this; then nobody knows whether the part arrived. Returns `True` if the chat has
+        no more parts to send; `False` if it may have some.
         """
         values = {"number": part.number, "sent_id": sent_id, "state": "sent" if is_whole else "pending"}
         rows = await self._rows.run(self._sql.SENT, not is_whole, **values)
@@ -133,10 +133,10 @@ AccountId: TypeAlias = tuple[str, str]
 
 
 class Shares(Record):
-    """The accounts that a program `held` after a look, and those that others serve, with their names.
+    """The accounts that a program has `held` since the last check, and those of others, with their names.
 
     `surplus` are held ones that another program should have, `unsent` held ones with parts to send. The next
-    look is due in `look_seconds`; without it nothing ever changes.
+    check is due in `look_seconds`; `None` means that nothing ever changes.
     """
 
     held: tuple[AccountId, ...]
@@ -147,7 +147,7 @@ class Shares(Record):
 
 
 class Ledger(LedgerTables):
-    """A `Ledger`. `notice` is a sentence about the opening, or empty."""
+    """A whole ledger, for the serving program. `notice` is a sentence about the opening, or empty."""
 
     def __init__(
         self, rows: LedgerRows, sql: LedgerStatements, *, now: Clock, ledger_id: str, notice: str = ""
@@ -158,7 +158,7 @@ class Ledger(LedgerTables):
         self.notice = notice
 
     async def share(self, wanted: Sequence[AccountId]) -> Shares:
-        """Takes the accounts of `wanted` that this program may serve: here all, because it is alone."""
+        """Takes the accounts of `wanted` that this program may serve; here all, because it is alone."""
         return Shares(held=tuple(wanted))
 
     async def give_up(self, account: AccountId) -> None:
@@ -176,10 +176,8 @@ class Ledger(LedgerTables):
     ) -> Received | None:
         """Stores a message, its bridge's cursor, and `along`; `None` if the message was received before.
 
-        `begins` records in the same step that it is handed to the agent alone, as `begin` does.
-
-        If the owner wrote it in private, the owner can be reached there from now on. Raises `JobChanged`,
-        and then stores nothing.
+        `begins` also records, as `begin` does, that it is handed to the agent alone. If the owner wrote it in
+        private, the owner can be reached there from now on. If it raises `JobChanged`, nothing is stored.
         """
         sql, at_ms = self.sql, epoch_ms(self._now())
         body = inbound_to_json(inbound)
@@ -215,7 +213,7 @@ class Ledger(LedgerTables):
         return received.named if number else None
 
     async def tell(self, asker: Inbound, texts: Sequence[str], *, along: Along | None = None) -> None:
-        """Puts texts into the outbox that no message asked for, together with `along`.
+        """Puts texts that answer no message into the outbox, together with `along`.
 
         They go to the chat of `asker`, as long as that person has the same rights there. Raises
         `JobChanged`.
@@ -267,7 +265,7 @@ class Ledger(LedgerTables):
         await self.rows.run(self.sql.JOIN, number=received.number, turn=turn)
 
     async def part(self, apart: Sequence[Received]) -> None:
-        """Records that messages did not join a turn after all, and wait for one of their own."""
+        """Records that messages did not join a turn after all, and wait for their own."""
         await self.rows.run(self.sql.PART, numbers=_numbers(apart))
 
     async def drop(self, dropped: Sequence[Received]) -> None:
@@ -277,11 +275,11 @@ class Ledger(LedgerTables):
     async def finish(
         self, batch: Sequence[Received], place: Place, texts: Sequence[str], *, sends: bool = False
     ) -> OutboundPart | None:
-        """Records that a turn is over, and its reply; no texts are silence.
+        """Records that a turn is over, and its reply; no texts mean silence.
 
-        If a draft of the answer was shown, it becomes the first part. With `sends`, returns the first part,
-        if it may be sent now: the edit of a draft, or a part of which the same step records that it is about
-        to be sent, as `Outbox.sending` does.
+        If a draft of the answer was shown, it becomes the first part. With `sends`, returns the first part
+        if it may be sent now: the edit of a draft, or a part that is recorded as being sent, as
+        `Outbox.sending` does.
         """
         sql, last, turn = self.sql, batch[-1].inbound, batch[0].number
         asker = asker_to_json(last)
@@ -304,9 +302,11 @@ class Ledger(LedgerTables):
             for text in rest:
                 put_part(run, sql, place, text, answers=last.message_id, turn=turn, asker=asker)
             run(sql.DONE, numbers=_numbers(batch))
-            # Of a checksum, so that the numbers of no chat miss it by their rhythm.
+            # A checksum, because the turns of a chat may all have, say, odd numbers.
             if crc32(b"%d" % turn) % FORGETS_EVERY == 0:
-                _forget_old(run, sql, chat_of(last))
+                chat = dict(zip(("channel", "account", "chat_id"), chat_of(last), strict=True))
+                run(sql.FORGET_INBOUND, **chat, most=MOST_KEPT_IDS)
+                run(sql.FORGET_OUTBOUND, **chat, most=MOST_KEPT_IDS)
             return number, sent_id
 
         number, sent_id = await self.rows.write(work)
@@ -340,12 +340,6 @@ def put_part(
         asker=asker,
     )
     return int(number)
-
-
-def _forget_old(run: Run, sql: LedgerStatements, chat: tuple[str, str, str]) -> None:
-    named = dict(zip(("channel", "account", "chat_id"), chat, strict=True))
-    run(sql.FORGET_INBOUND, **named, most=MOST_KEPT_IDS)
-    run(sql.FORGET_OUTBOUND, **named, most=MOST_KEPT_IDS)
 
 
 def _numbers(several: Sequence[Received]) -> list[int]:
@@ -399,6 +393,6 @@ STATES = tuple(_WORDS)
 """The states that are shown: waiting, in progress, or not certainly done."""
 
 
-def told(counts: dict[str, int]) -> str:
+def counts_text(counts: dict[str, int]) -> str:
     words = [text.format(counts[state]) for state, text in _WORDS.items() if counts.get(state)]
     return " · ".join(words) or "nothing left to do"

@@ -1,7 +1,6 @@
-"""The contents of a ledger, to be copied between backends or searched for what is to be forgotten.
+"""Copies the contents of a ledger between backends, and removes what is to be forgotten from them.
 
-What two programs wrote independently is not merged: a target is replaced only while it has nothing of its
-own.
+Two ledgers are never merged: a target is replaced only while it has nothing of its own.
 """
 
 from __future__ import annotations
@@ -79,13 +78,14 @@ class MovableLedger(Protocol):
 
 def as_row(values: Row) -> Row:
     """A row in a form that every backend can store: no booleans, and no NUL in a text."""
-    return tuple(_kept(value) for value in values)
-
-
-def _kept(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.replace("\0", "\N{REPLACEMENT CHARACTER}")
-    return int(value) if isinstance(value, bool) else value
+    return tuple(
+        value.replace("\0", "\N{REPLACEMENT CHARACTER}")
+        if isinstance(value, str)
+        else int(value)
+        if isinstance(value, bool)
+        else value
+        for value in values
+    )
 
 
 class CopiedLedger(Record):
@@ -107,8 +107,8 @@ async def copy_ledger(source: MovableLedger, target: MovableLedger) -> CopiedLed
         return CopiedLedger(source=found, target=found)
     if not may_replace(found, there):
         problem = (
-            "The ledger of the channels was written to in both since they last were the same; the target's "
-            "stays. Go on with the one there, or move it away to have this one: docs/postgres.md says how."
+            "Both ledgers of the channels have changed since the last copy, so the target keeps its own. "
+            "Continue with it, or move it away to use this one: docs/postgres.md says how."
         )
         return CopiedLedger(source=found, target=there, problems=(problem,))
     await target.replace(found)
@@ -116,19 +116,20 @@ async def copy_ledger(source: MovableLedger, target: MovableLedger) -> CopiedLed
 
 
 def may_replace(source: Contents, target: Contents) -> bool:
-    """Whether nothing is lost: the target is empty, as it was copied, or what the source was copied from."""
+    """Whether replacing the target loses nothing: it is empty, an unchanged copy, or the source's origin."""
     return target.is_empty or target.checksum in (target.copied, source.copied, source.checksum)
 
 
 def is_left_behind(here: Contents, *, copied: str) -> bool:
-    """Whether an unused ledger has something that neither came from another backend nor was copied to
-    the chosen one; `copied` is the checksum of what was last copied there.
+    """Whether an unused ledger has something that is not in the chosen one, according to checksums.
+
+    `copied` is the checksum of what was last copied to the chosen one.
     """
     return not here.is_empty and here.checksum not in (here.copied, copied)
 
 
 _OPEN_PARTS = ("draft", "pending", "sending", "unsure")
-_PROBLEM = "its words were forgotten"
+_PROBLEM = "its text was forgotten"
 Says = Callable[[str], bool]
 
 
@@ -143,8 +144,8 @@ async def forget_in_ledger(ledger: MovableLedger, says: Says, *, dry_run: bool) 
     """
     before = await ledger.contents()
     changed = {
-        "inbound": _changed(before, "inbound", says, _dropped),
-        "outbound": _changed(before, "outbound", says, _emptied),
+        "inbound": _changed(before, "inbound", says, _drop),
+        "outbound": _changed(before, "outbound", says, _empty),
         "jobs": _changed(before, "jobs", says, lambda _row: None),
     }
     counts = {name: count for name, (_rows, count) in changed.items() if count}
@@ -170,11 +171,11 @@ def _changed(
     return tuple(kept), count
 
 
-def _dropped(row: dict[str, Any]) -> dict[str, Any]:
+def _drop(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "body": None, "state": "done" if row["state"] == "done" else "dropped"}
 
 
-def _emptied(row: dict[str, Any]) -> dict[str, Any]:
+def _empty(row: dict[str, Any]) -> dict[str, Any]:
     state, problem = row["state"], row["problem"]
     if state in _OPEN_PARTS:
         state, problem = "failed", _PROBLEM

@@ -42,14 +42,14 @@ def asker_to_json(inbound: Inbound) -> str:
 
 
 def inbound_from_json(text: str) -> Inbound:
-    """Parses such a text; fields that an older program did not write have their defaults.
+    """Parses a stored message; fields that an older program did not write have their defaults.
 
     Raises:
         ValueError: the text is invalid.
     """
     stored = json.loads(text)
     if not isinstance(stored, Mapping) or not isinstance(stored.get("text"), str):
-        raise ValueError("this is no stored message")
+        raise ValueError("this is not a stored message")
     files = tuple(
         Attachment(
             name=file["name"],
@@ -82,7 +82,7 @@ class LedgerUnusable(Exception):
 
 
 class LedgerLost(LedgerUnusable):
-    """The program does not have the ledger any more and never gets it back without a new start."""
+    """The program has lost the ledger, and gets it back only by a new start."""
 
 
 class JobChanged(Exception):
@@ -102,7 +102,7 @@ class JobMoved(Record):
     problem: str = ""
 
 
-class Beaten(Record):
+class HeartbeatRan(Record):
     """An agent had a heartbeat at `at_ms` and the one before at `before_ms`, in epoch milliseconds."""
 
     agent_id: str
@@ -110,16 +110,16 @@ class Beaten(Record):
     before_ms: int
 
 
-Along: TypeAlias = JobMoved | Beaten
-"""What is written in the transaction of a message; if it cannot be, the message is not stored either."""
+Along: TypeAlias = JobMoved | HeartbeatRan
+"""A change in the transaction of a message; if it fails, the message is not stored either."""
 
 
 class Received(Record):
     """A message that waits or is being answered by the agent `agent_id`.
 
-    `turn` is the number of the first one of its batch. `was_begun`: it was handed to the agent before, in
-    that turn, which nobody finished; `attempts` counts how often. `has_joined`: it joined that turn while
-    it ran. `begins`: it is new, and recorded as handed to the agent already.
+    `turn` is the number of the first message of its batch. `was_begun`: it was handed to the agent in that
+    turn before, which did not finish; `attempts` counts how often. `has_joined`: it joined that turn while it
+    ran. `begins`: it is new, and already recorded as handed to the agent.
     """
 
     number: int
@@ -143,7 +143,7 @@ class Received(Record):
 class OutboundPart(Record):
     """A part that is to be sent. `sent_id` is set if it is shown already, and has to be edited.
 
-    `was_draft`: what may be shown of it reads differently. `asker` is whom it answers, as a message whose
+    `was_draft`: the text that may be shown differs from it. `asker` is whom it answers, as a message whose
     text may be missing; `None` if nobody asked.
     """
 
@@ -169,7 +169,7 @@ class StoredJob(NamedTuple):
 
 
 class StoredPerson(NamedTuple):
-    """A person who asks, with a code, or was let in, with a role; since when, in epoch milliseconds."""
+    """A person who asks for access with a code, or has a role; since `at_ms`, in epoch milliseconds."""
 
     channel: str
     account: str

@@ -1,8 +1,7 @@
-"""The tables of a ledger of rows that a terminal may use: people, jobs, choices, bridges.
+"""The tables of a ledger that a terminal may use: people, jobs, choices, bridges.
 
-A backend provides statements (`LedgerStatements`) and runs them (`LedgerRows`). The order of statements,
-and what follows from a result, is decided here and in `sql_ledger.py`, once for every database. `ledger.py`
-documents the methods.
+A backend provides statements (`LedgerStatements`) and runs them (`LedgerRows`). Their order, and what follows
+from a result, is decided here and in `ledger.py`, once for every database.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from urllib.parse import unquote
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.ledger.records import (
     Along,
-    Beaten,
     BridgeStatus,
     Delivery,
+    HeartbeatRan,
     JobChanged,
     JobMoved,
     StoredJob,
@@ -54,10 +53,10 @@ class LedgerRows(Protocol):
 
 
 class LedgerStatements(Protocol):
-    """The statements of a member, such as a module of constants. All have the same names of values.
+    """The statements of a backend, such as a module of constants. All use the same names of values.
 
-    `numbers` is a list of numbers of messages. Statements that change a row give it back, so that one knows
-    whether there was any.
+    `numbers` is a list of numbers of messages. Statements that change a row return it, which shows whether
+    there was one.
     """
 
     PUT_CURSOR: str
@@ -122,7 +121,7 @@ class LedgerStatements(Protocol):
 
 
 class PeopleRows:
-    """The people who were let in, and those who ask to be. Times are epoch milliseconds."""
+    """The people who have access, and those who ask for it. Times are epoch milliseconds."""
 
     def __init__(self, rows: LedgerRows, sql: LedgerStatements) -> None:
         self._rows = rows
@@ -284,7 +283,7 @@ class JobRows:
 
 def write_along(run: Run, sql: LedgerStatements, along: Along) -> None:
     """Writes `along` within a transaction. Raises `JobChanged`."""
-    if isinstance(along, Beaten):
+    if isinstance(along, HeartbeatRan):
         beaten = {"answered_by": along.agent_id, "at_ms": along.at_ms, "before_ms": along.before_ms}
         if not run(sql.BEATEN, **beaten):
             raise JobChanged(f"Another program ran the heartbeat of {along.agent_id} meanwhile.")
@@ -299,7 +298,7 @@ def write_along(run: Run, sql: LedgerStatements, along: Along) -> None:
 
 
 class LedgerTables:
-    """The `LedgerTables` of a ledger of rows."""
+    """The tables of a ledger that a terminal may use."""
 
     def __init__(self, rows: LedgerRows, sql: LedgerStatements) -> None:
         self.rows = rows
@@ -340,7 +339,7 @@ class LedgerTables:
         names = ("channel", "account", "chat_id", "message_id")
         named = dict(zip(names, map(unquote, inbound_id.split("/")), strict=False))
         if len(named) < len(names):
-            return ()  # another program wrote the transcript
+            return ()  # the transcript is another program's
         rows = await self.rows.read(self.sql.SENT_FOR, **named)
         return tuple(Delivery(*row) for row in rows)
 

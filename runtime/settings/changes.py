@@ -1,4 +1,4 @@
-"""Which changed settings an agent applies between two turns, and which wait for its next start."""
+"""Decides which changed settings apply at the next turn, and which at the next start."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LIVE: tuple[Path, ...] = (
     ("tools", "rules"),
     ("usage", "daily_cap_usd"),
 )
-"""Settings that every turn reads. Others belong to an open object: a model, an index, a lock."""
+"""Settings that every turn reads. The others belong to an open object: a model, an index, a lock."""
 _OF_SERVE: tuple[Path, ...] = (("bindings",), ("channels",), ("commands",), ("messages",))
 """Settings that `nacre serve` applies itself."""
 _OF_OTHERS: tuple[Path, ...] = (("agents", "entries"), *_OF_SERVE)
@@ -57,35 +57,35 @@ class SettingsChanges(Record):
     @property
     def sentences(self) -> tuple[str, ...]:
         """Sentences for the owner; empty if nothing changed for this agent."""
-        told = (
-            ("The changed settings count from now on", self.at_once),
+        lists = (
+            ("The changed settings apply from now on", self.at_once),
             ("These take effect at the next start", self.later),
         )
-        return tuple(f"{when}: {', '.join(keys)}." for when, keys in told if keys)
+        return tuple(f"{when}: {', '.join(keys)}." for when, keys in lists if keys)
 
 
-def counts_at_next_turn(key: str) -> bool:
+def is_applied_at_next_turn(key: str) -> bool:
     """Whether a change of this dotted key takes effect without a restart."""
     return any(f"{key}.".startswith(f"{_written(path)}.") for path in _LIVE)
 
 
-def is_taken_over_by_serve(key: str) -> bool:
+def is_applied_by_serve(key: str) -> bool:
     """Whether `nacre serve` applies a change of this dotted key by itself, within seconds."""
     return any(f"{key}.".startswith((f"{_written(path)}.", f"{_written(path)}[")) for path in _OF_SERVE)
 
 
-def taken_over(running: Settings, seen: Settings, now: Settings) -> SettingsChanges:
+def apply_changes(running: Settings, seen: Settings, now: Settings) -> SettingsChanges:
     """Applies settings that were read again.
 
-    `running` are those of the agent, `seen` those of the file when it was last read, `now` its current
-    ones. What was reported for `seen` is not reported again, and what was changed back is not reported.
+    `running` are the agent's settings, `seen` those of the file when it was last read, `now` its current
+    ones. Changes that were reported for `seen`, or that were undone, are not reported.
     """
     settings = running
     for path in _LIVE:
-        settings = _with(settings, now, path)
-    changed = list(_different(seen, now))
+        settings = _with_value(settings, now, path)
+    changed = list(_changed_paths(seen, now))
     is_live = {path: any(path[: len(live)] == live for live in _LIVE) for path in changed}
-    waiting = set(_different(running, now))
+    waiting = set(_changed_paths(running, now))
     return SettingsChanges(
         settings=settings,
         at_once=tuple(_written(path) for path in changed if is_live[path]),
@@ -93,13 +93,13 @@ def taken_over(running: Settings, seen: Settings, now: Settings) -> SettingsChan
     )
 
 
-def _with(section: _Section, other: _Section, path: Path) -> _Section:
+def _with_value(section: _Section, other: _Section, path: Path) -> _Section:
     name, *rest = path
     held, wanted = getattr(section, name), getattr(other, name)
-    return section.model_copy(update={name: _with(held, wanted, tuple(rest)) if rest else wanted})
+    return section.model_copy(update={name: _with_value(held, wanted, tuple(rest)) if rest else wanted})
 
 
-def _different(one: BaseModel, other: BaseModel, above: Path = ()) -> Iterator[Path]:
+def _changed_paths(one: BaseModel, other: BaseModel, above: Path = ()) -> Iterator[Path]:
     """The fields that differ; a table or a list is one field."""
     for name in type(one).model_fields:
         path = (*above, name)
@@ -107,7 +107,7 @@ def _different(one: BaseModel, other: BaseModel, above: Path = ()) -> Iterator[P
         if path in _OF_OTHERS or here == there:
             continue
         if isinstance(here, BaseModel) and isinstance(there, BaseModel):
-            yield from _different(here, there, path)
+            yield from _changed_paths(here, there, path)
         else:
             yield path
 

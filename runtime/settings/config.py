@@ -110,7 +110,7 @@ def load_config(
 
     Raises:
         ConfigError: the file is unreadable or not JSON5, a value is invalid, or a vital variable
-            is not set; there is no such agent, or it could reach what is another's.
+            is not set; there is no such agent, or it could reach another agent's data.
     """
     read = StateSettings(environment, state_dir, profile=profile)
     return read.config(agent_id or "", workspace=workspace, model_name=model_name)
@@ -126,9 +126,9 @@ class StateSettings:
     def __init__(
         self, environment: Mapping[str, str], state_dir: Path | None = None, *, profile: str = ""
     ) -> None:
-        # whoever asks for the environment alone waits neither for pydantic nor for the memory room
+        # Imported here, because reading the environment needs neither pydantic nor the memory room.
         from nacre.runtime.settings.disk.settings_file import read_text, settings_in
-        from nacre.runtime.settings.disk.variables import variables_unseen
+        from nacre.runtime.settings.disk.variables import hidden_values
         from nacre.runtime.settings.sections.agents import Profile
         from nacre.runtime.settings.sections.storage import with_storage
         from nacre.runtime.settings.settings import valid_settings
@@ -146,7 +146,7 @@ class StateSettings:
             agents = read.get("agents") or {}
             defaults = {**(agents.get("defaults") or {}), "profile": profile}
             read = {**read, "agents": {**agents, "defaults": defaults}}
-        with variables_unseen(self._file, environment):
+        with hidden_values(self._file, environment):
             self._raw = with_storage(read, self._file)
             self._written = valid_settings(self._raw, self._file)
             self._places = _places(environment, self._state, self._written)
@@ -174,18 +174,18 @@ class StateSettings:
             ConfigError: as `load_config`, for this agent.
         """
         from nacre.runtime.settings.disk.auth_profiles import read_auth_profiles
-        from nacre.runtime.settings.disk.variables import variables_unseen
+        from nacre.runtime.settings.disk.variables import hidden_values
         from nacre.runtime.settings.settings import DailyCap
 
         environment, agents, home = self._environment, self._written.agents, self._places.home
-        with variables_unseen(self._file, environment):
+        with hidden_values(self._file, environment):
             own_id = self._known_id(agent_id or environment.get(AGENT_VARIABLE, ""), new_user=new_user)
             is_listed = own_id in agents.ids
             settings = self.of_agent(own_id) if is_listed else self._written
             own = self._folders[own_id] if is_listed and not workspace else self._places.of(own_id, workspace)
             notices = self._kept_apart(own, settings, is_listed=is_listed)
             if is_listed:
-                notices = (*_not_its_workspace(environment, own, agents), *notices)
+                notices = (*_workspace_notice(environment, own, agents), *notices)
             with_keys = own if is_listed else self._folders[agents.default_id]
             auth = read_auth_profiles(with_keys.agent_dir)
         chosen_model = model_name or environment.get(MODEL_VARIABLE, "").strip()
@@ -228,14 +228,14 @@ class StateSettings:
             ConfigError: there is no such agent.
         """
         from nacre.runtime.settings.disk.settings_file import with_own_settings
-        from nacre.runtime.settings.disk.variables import variables_unseen
+        from nacre.runtime.settings.disk.variables import hidden_values
         from nacre.runtime.settings.settings import valid_settings
 
         agents = self._written.agents
         own_id = self._known_id(agent_id)
         if agents.by_id.get(own_id) is None:
             return self._written
-        with variables_unseen(self._file, self._environment):
+        with hidden_values(self._file, self._environment):
             return valid_settings(with_own_settings(self._raw, agents.ids.index(own_id)), self._file)
 
     def _kept_apart(self, own: AgentFolders, settings: Settings, *, is_listed: bool) -> tuple[str, ...]:
@@ -269,7 +269,7 @@ class StateSettings:
 
     def _all_agents(self, own: AgentFolders, chosen_model: str) -> tuple[ListedAgent, ...]:
         agents, folders = self._written.agents, self._folders
-        if own is not folders.get(own.agent_id, own):  # its workspace was handed in
+        if own is not folders.get(own.agent_id, own):  # its workspace was an argument
             changed = {**folders, own.agent_id: own}.values()
             return tuple(_listed(agents, each, chosen_model) for each in changed)
         if chosen_model not in self._listed:
@@ -286,12 +286,12 @@ def checked_settings(text: str, file: Path, environment: Mapping[str, str]) -> t
         ConfigError: as `load_config`, for the file as a whole.
     """
     from nacre.runtime.settings.disk import settings_file as disk
-    from nacre.runtime.settings.disk.variables import variables_unseen
+    from nacre.runtime.settings.disk.variables import hidden_values
     from nacre.runtime.settings.sections.storage import with_storage
     from nacre.runtime.settings.settings import valid_settings
 
     read, unset = disk.settings_in(text, file, environment)
-    with variables_unseen(file, environment):
+    with hidden_values(file, environment):
         raw = with_storage(read, file)
         written = valid_settings(raw, file)
         for place in range(len(written.agents.entries)):
@@ -346,14 +346,14 @@ def _listed(agents: AgentsSettings, folders: AgentFolders, chosen_model: str) ->
     )
 
 
-def _not_its_workspace(
+def _workspace_notice(
     environment: Mapping[str, str], own: AgentFolders, agents: AgentsSettings
 ) -> tuple[str, ...]:
     if own.agent_id == agents.default_id or not environment.get(WORKSPACE_VARIABLE, "").strip():
         return ()
     return (
         f"{WORKSPACE_VARIABLE} names the workspace of the default agent {agents.default_id!r}. "
-        f"Agent {own.agent_id!r} stays in {own.workspace}; its workspace in agents.list names another.",
+        f"Agent {own.agent_id!r} uses {own.workspace}; set its workspace in agents.list to change that.",
     )
 
 
@@ -382,6 +382,7 @@ class AgentPlaces(Record):
         entry = agents.by_id.get(agent_id)
         is_listed = agent_id in agents.ids
         usual = (self.state / "agents" if is_listed else self.users) / agent_id
+        sessions_file = owners_path(self.settings.session.store.replace("{agentId}", agent_id), self.home)
         search = agents.defaults.memory_search
         if entry is not None and entry.memory_search.store.path:
             search = entry.memory_search
@@ -389,7 +390,7 @@ class AgentPlaces(Record):
             agent_id=agent_id,
             workspace=(workspace or self._workspace(agent_id)).absolute(),
             agent_dir=(owners_path(entry.agent_dir if entry else "", self.home) or usual).absolute(),
-            sessions_file=self._sessions_file(agent_id, usual).absolute(),
+            sessions_file=(sessions_file or usual / "sessions" / "sessions.json").absolute(),
             index_file=index_path(
                 search, state_dir=self.state if is_listed else usual, agent_id=agent_id, home=self.home
             ).absolute(),
@@ -398,7 +399,7 @@ class AgentPlaces(Record):
 
     @property
     def users(self) -> Path:
-        """The folder of the users' agents, which stand in no list."""
+        """The folder of the users' agents, which are not in `agents.list`."""
         return self.state / "users"
 
     def allowed(self, agent_id: str) -> list[Path]:
@@ -419,12 +420,6 @@ class AgentPlaces(Record):
         if agent_id not in agents.ids:
             usual = self.users / agent_id / "workspace"
         return next((path for text in texts if (path := owners_path(text, self.home))), usual)
-
-    def _sessions_file(self, agent_id: str, usual: Path) -> Path:
-        """The index of sessions; its folder has the transcripts."""
-        setting = self.settings.session.store
-        chosen = owners_path(setting.replace("{agentId}", agent_id), self.home)
-        return usual / "sessions" / "sessions.json" if chosen is None else chosen
 
 
 def listed_id(wanted: str, agents: AgentsSettings, file: Path) -> str:
@@ -492,7 +487,7 @@ def file_stamp(file: Path) -> tuple[int, int, int] | None:
 
 
 class SettingsInFile:
-    """The settings file's last content, and the changes that the owner has not been told about."""
+    """The settings file's last content, and the changes that were not reported yet."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -500,7 +495,7 @@ class SettingsInFile:
         self._file = config.state_dir / SETTINGS_FILE
         self._stamp = file_stamp(self._file)
         self._seen: Settings = config.settings
-        self._untold: list[str] = []
+        self._unreported: list[str] = []
 
     def look(self, running: Settings) -> Settings | None:
         """The settings for the next turn if the file has changed, otherwise `None`.
@@ -511,37 +506,37 @@ class SettingsInFile:
         if stamp == self._stamp:
             return None
         self._stamp = stamp
-        from nacre.runtime.settings.changes import taken_over
+        from nacre.runtime.settings.changes import apply_changes
         from nacre.runtime.settings.disk.settings_file import emptied_notice
 
         if emptied := emptied_notice(self._file):
-            self._untold.append(emptied)
+            self._unreported.append(emptied)
             return None
         try:
             config = self.config
             read = StateSettings(config.environment, config.state_dir, profile=config.profile)
             now = read.of_agent(config.agent_id)
         except ConfigError as error:
-            self._untold.append(f"The changed settings cannot be used, and the old ones hold: {error}")
+            self._unreported.append(f"The changed settings cannot be used, so the old ones apply: {error}")
             return None
-        changes = taken_over(running, self._seen, now)
+        changes = apply_changes(running, self._seen, now)
         self._seen = now
         self.config.daily_cap.usd = changes.settings.usage.daily_cap_usd
-        self._untold += changes.sentences
+        self._unreported += changes.sentences
         return changes.settings
 
-    def unseen(self, error: Exception) -> Exception:
+    def hide_values(self, error: Exception) -> Exception:
         """The error of a model, with values from variables replaced by the variables' names."""
         if isinstance(error, ModelError) and error.args:
-            from nacre.runtime.settings.disk.variables import values_unseen
+            from nacre.runtime.settings.disk.variables import hide_values
 
-            told = values_unseen(str(error.args[0]), self._file, self.config.environment)
-            error.args = (told, *error.args[1:])
+            text = hide_values(str(error.args[0]), self._file, self.config.environment)
+            error.args = (text, *error.args[1:])
         return error
 
-    def to_tell(self, policy: ChatPolicy | None = None) -> tuple[str, ...]:
+    def take_notices(self, policy: ChatPolicy | None = None) -> tuple[str, ...]:
         """Returns unreported sentences once; in a chat, only to the owner in private."""
         if policy is not None and not (policy.is_owner and policy.is_private):
             return ()
-        told, self._untold = tuple(self._untold), []
-        return told
+        notices, self._unreported = tuple(self._unreported), []
+        return notices

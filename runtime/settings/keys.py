@@ -1,4 +1,4 @@
-"""Keys as people write them, and what the sections say about each.
+"""Parses keys as people write them, and finds what the sections say about each.
 
 A key is `agents.defaults.model.primary`. `agents.list[work]` and `agents.list[0]` are entries of a list, by
 id and by position; a name with dots is quoted: `agents.defaults.models."openai/gpt-4.1".alias`.
@@ -61,14 +61,17 @@ def key_of(text: str, raw: Mapping[str, Any]) -> Key:
             steps.append(_entry(match["entry"], at(raw, steps), text))
     if place < len(text) or not steps:
         raise ConfigError(
-            f"{text!r} is no key. Write it as agents.defaults.model.primary, entries of a list as "
+            f"{text!r} is not a key. Write it as agents.defaults.model.primary, entries of a list as "
             'agents.list[work], and put names with dots into quotes: models.providers."a.b".baseUrl.'
         )
     return tuple(steps)
 
 
 def written_key(key: Sequence[str | int]) -> str:
-    parts = [f"[{step}]" if isinstance(step, int) else f".{_quoted(step)}" for step in key]
+    parts = [
+        f"[{step}]" if isinstance(step, int) else f'."{step}"' if re.search(r'[."\[\]]', step) else f".{step}"
+        for step in key
+    ]
     return "".join(parts).removeprefix(".")
 
 
@@ -96,9 +99,10 @@ def field_of(key: Key, root: type[BaseModel]) -> Field | None:
     while place < len(key):
         section, step = found.below, key[place]
         if section is None:
-            if found.info is not None and _is_open(found.info.annotation):
+            plain_type = _plain(found.info.annotation) if found.info is not None else None
+            if get_origin(plain_type) in (Mapping, dict) or plain_type in (dict, Any):
                 return None
-            raise ConfigError(f"{written_key(key[:place])} is a single value; nothing stands below it.")
+            raise ConfigError(f"{written_key(key[:place])} is a single value and has no keys below it.")
         name = next(
             (name for name in section.model_fields if step in (name, written_name(section, name))), ""
         )
@@ -172,11 +176,7 @@ def _entry(text: str, holder: Any, key: str) -> int:
     for place, item in enumerate(holder if isinstance(holder, list) else ()):
         if isinstance(item, Mapping) and str(item.get("id", "")).lower() == text.lower():
             return place
-    raise ConfigError(f"In {key!r}, no entry has the id {text!r}. Name one that is there, or a place: [0].")
-
-
-def _quoted(step: str) -> str:
-    return f'"{step}"' if re.search(r'[."\[\]]', step) else step
+    raise ConfigError(f"In {key!r}, no entry has the id {text!r}. Use an existing id, or a position: [0].")
 
 
 def _plain(annotation: Any) -> Any:
@@ -185,10 +185,6 @@ def _plain(annotation: Any) -> Any:
         return _plain(get_args(annotation)[0])
     kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
     return _plain(kinds[0]) if type(None) in get_args(annotation) and len(kinds) == 1 else annotation
-
-
-def _is_open(annotation: Any) -> bool:
-    return get_origin(_plain(annotation)) in (Mapping, dict) or _plain(annotation) in (dict, Any)
 
 
 def section_below(annotation: Any) -> type[BaseModel] | None:

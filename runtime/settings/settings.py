@@ -70,7 +70,7 @@ class UsageSettings(SettingsSection):
 
 @dataclass(kw_only=True)
 class DailyCap:
-    """The current `usage.dailyCapUsd`; a reread of the settings changes it for all who hold this."""
+    """The current `usage.dailyCapUsd`, shared so that a change of the settings reaches all its readers."""
 
     usd: float | None
 
@@ -137,17 +137,17 @@ def valid_settings(raw: Mapping[str, Any], file: Path) -> Settings:
         return Settings.of_file(raw)
     except ValidationError as error:
         problems = "; ".join(_problem(dict(item)) for item in error.errors(include_input=False))
-        raise ConfigError(f"The settings file {file} has values that do not fit: {problems}.") from error
+        raise ConfigError(f"The settings file {file} has invalid values: {problems}.") from error
 
 
 def _problem(item: Mapping[str, Any]) -> str:
     from nacre.runtime.settings.keys import likely_key, written_key
 
     meant = likely_key(item["loc"], Settings) if item["type"] == "extra_forbidden" else ""
-    told = {"tuple_type": "a list […] belongs here", "model_type": "an object {…} belongs here"}
+    texts = {"tuple_type": "a list […] belongs here", "model_type": "an object {…} belongs here"}
     if meant:
-        told["extra_forbidden"] = f"there is no such setting (did you mean {meant}?)"
-    return f"{written_key(item['loc'])}: {told.get(item['type'], item['msg'])}"
+        texts["extra_forbidden"] = f"there is no such setting (did you mean {meant}?)"
+    return f"{written_key(item['loc'])}: {texts.get(item['type'], item['msg'])}"
 
 
 def key_notices(settings: Settings, file: Path) -> tuple[str, ...]:
@@ -157,7 +157,7 @@ def key_notices(settings: Settings, file: Path) -> tuple[str, ...]:
     notices = [f"{file} has settings that Nacre does not read: {unread}."] if unread else []
     if len(marked) > 1:
         notices.append(
-            f"Several agents in {file} are marked as the default: {', '.join(marked)}. {marked[0]} is it."
+            f"Several agents in {file} are marked as the default: {', '.join(marked)}. {marked[0]} is used."
         )
     if settings.memory.backend == "qmd" and "scope" in settings.memory.qmd.model_fields_set:
         notices += _scope_notices(settings.memory.qmd.scope)

@@ -1,4 +1,4 @@
-"""Where the cost of model calls is stored, and what today cost."""
+"""The place of the recorded cost of model calls, and the cost of today."""
 
 from __future__ import annotations
 

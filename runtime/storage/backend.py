@@ -50,7 +50,7 @@ class OtherRows(Protocol):
 
     @property
     def out_of_reach(self) -> str:
-        """A sentence about copies that remain for a while after removal."""
+        """A sentence about copies that exist for a while after removal."""
 
     async def having(self, says: Says, *, but_sessions: bool) -> Mapping[str, int]:
         """The number of rows by table, without those of sessions, for which `says` is true."""
@@ -84,8 +84,8 @@ class StorageBackend(Protocol):
     def ledger(self) -> LedgerPlace:
         """The ledger of the channels, stored with the default agent.
 
-        Unless it is the file of the state folder, it refuses to open while that file has something that it
-        lacks: see `refuse_left_behind` in `nacre.runtime.ledger.file_ledger`.
+        A ledger elsewhere than in the state folder refuses to open while the file there has something that
+        it lacks: see `refuse_left_behind` in `nacre.runtime.ledger.file_ledger`.
         """
 
     @property

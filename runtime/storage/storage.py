@@ -38,7 +38,7 @@ def storage_of(home: StorageHome) -> StorageBackend:
 
     Raises:
         ConfigError: the backend in the settings is not installed, or cannot be loaded. Files never
-            replace it: what is said meanwhile would be missing where it belongs.
+            replace it, because new messages would then be missing in the backend.
     """
     if home.folders.is_in_files:
         return FileStorage(home)
@@ -104,7 +104,7 @@ async def left_in_folder(home: StorageHome, workspace: Workspace) -> str:
         return ""
     if not any(folders.workspace.glob("*.md")):
         return ""
-    left = f"{workspace.place} has no notes, and the folder {folders.workspace} has: they are not read."
+    left = f"{workspace.place} has no notes. Those in the folder {folders.workspace} are not read."
     how = storage_of(home).how_to_bring
     return f"{left} {how}." if how else left
 
@@ -171,19 +171,19 @@ def kept_places(home: StorageHome) -> tuple[Path, ...]:
 
 @cache
 def _backend(driver: str) -> tuple[OpenStorage, Mapping[str, Any]]:
-    # whoever keeps files reads no manifest
+    # Imported here, because files need no manifest.
     from nacre.runtime.contracts.foreign_code import ForeignCodeFailed, run_foreign
     from nacre.runtime.extensions.installed.discovery import built_in_extension, installed_extensions
 
     item = built_in_extension(driver)
-    if not _brings_storage(item):
-        found = {each.id: each for each in installed_extensions() if _brings_storage(each)}
+    if not _is_storage(item):
+        found = {each.id: each for each in installed_extensions() if _is_storage(each)}
         item = found.get(driver)
         if item is None:
             known = ", ".join(["files", *sorted(found)])
             raise ConfigError(
-                f"storage.driver is {driver!r}, and no extension that is installed keeps data under this "
-                f"name. Install it, or choose one of: {known}."
+                f"storage.driver is {driver!r}, but no installed extension stores data under this name. "
+                f"Install it, or choose one of: {known}."
             )
     assert item is not None
     if item.problem or item.manifest is None:
@@ -193,16 +193,16 @@ def _backend(driver: str) -> tuple[OpenStorage, Mapping[str, Any]]:
     except ForeignCodeFailed as error:
         raise ConfigError(
             f"storage.driver is {driver!r}, which could not be loaded: {error}. Install the package "
-            f"{item.package!r} again; files do not stand in for it."
+            f"{item.package!r} again; files never replace it."
         ) from error
     opener = getattr(loaded, "open_storage", loaded)
     if not callable(opener):
         raise ConfigError(
-            f"storage.driver is {driver!r}, and the entry point of the package {item.package!r} has no "
+            f"storage.driver is {driver!r}, but the entry point of the package {item.package!r} has no "
             "open_storage (nacre.runtime.storage.backend)."
         )
     return cast("OpenStorage", opener), item.manifest.settings_schema
 
 
-def _brings_storage(item: Installed | None) -> bool:
+def _is_storage(item: Installed | None) -> bool:
     return item is not None and item.manifest is not None and item.manifest.kind == "storage"

@@ -101,7 +101,7 @@ def test_missing_and_unused_variables_are_named() -> None:
 
 def test_value_that_is_no_text_is_refused() -> None:
     """A number is not silently turned into words."""
-    with pytest.raises(PromptError, match="these values are none: \\['focus'\\]"):
+    with pytest.raises(PromptError, match="these values are not text: \\['focus'\\]"):
         render("compaction/focus", focus=12)  # type: ignore[arg-type]
 
 

@@ -74,7 +74,7 @@ def context_picture(timeline: Timeline) -> ContextPicture:
     top = max(timeline.top_tokens, budget.flush_at) * 1.04
     marks = timeline.marks
     flushes = sum(mark.kind == "flush" for mark in marks)
-    cost = timeline.told_cost if timeline.cost_usd is None else f"{timeline.told_cost} in all"
+    cost = timeline.cost_text if timeline.cost_usd is None else f"{timeline.cost_text} in all"
     return ContextPicture(
         bars=tuple(_bars(timeline.points, top)),
         ticks=tuple(

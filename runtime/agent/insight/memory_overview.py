@@ -1,6 +1,6 @@
-"""What an agent knows, at a glance: notes, topics and facts, what is new, what waits, what contradicts.
+"""An overview of what an agent knows: notes, topics, facts, new lines, waiting writes and contradictions.
 
-All of it is computed from the notes, their sources, the review queue and the transcripts; nothing is stored.
+It is computed from the notes, their sources, the review queue and the transcripts; nothing is stored.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from io import BytesIO
 
 from nacre.closing import using
 from nacre.memory.contracts.notes import CHATS_FOLDER, MAX_NOTE_BYTES
-from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.file_reader import without_template
 from nacre.memory.files.note_files import NoteFiles, content_lines
 from nacre.memory.files.sources.source import Source
@@ -39,18 +38,18 @@ from nacre.sessions.entries.entries import entry_from_json
 WEEK = timedelta(days=7)
 CURATED = "MEMORY.md"
 MOST_TRANSCRIPT_BYTES = 256_000_000
-"""How much of the transcripts, newest first, is read for what was recalled."""
+"""How much of the transcripts, newest first, is searched for recalled notes."""
 
 _PATH = re.compile(r'"path":\s*("(?:[^"\\]|\\.)*")')
 _OPEN = re.compile(r"\s*[-*+]\s+\[ \]\s")
 _ASKS = "?？؟"
-"""Lines that end so are the questions that a flush puts below its notes."""
+"""Lines that end with one of these are the questions that a flush puts below its notes."""
 _STRUCK = "~~"
-"""A struck line says itself that it is not so any more."""
+"""A line that is struck through no longer holds."""
 _GENERAL_HEADINGS = frozenset(
     ("facts", "preferences", "decisions", "people", "lessons", "retain", "notes", "log", "memory")
 ) | {"asked to remember", "notes of the conversation", "reminders"}
-"""Headings that name the kind of the lines below, not their subject."""
+"""Headings that say what kind of lines follow, not their subject."""
 _WORD = re.compile(r"\w+")
 
 
@@ -86,15 +85,14 @@ class WaitingNote(Record):
 
 
 class MemoryOverview(Record):
-    """What is known.
+    """What an agent knows.
 
-    `logs` are the notes with a day, from `first_day` to `last_day`; `chat_notes` are those of chats with
+    `logs` counts the notes with a day, from `first_day` to `last_day`; `chat_notes` those of chats with
     others, which count nowhere else. `facts` counts the lines of `topics` that give something a value,
-    `reminders` those that wait for a topic.
-    `learned` are the lines of the last seven days, newest first. `older` notes are from before; of them, no
-    memory tool has returned the `unrecalled` ones in the transcripts. These were read back to
-    `recalled_since`, or completely if it is `None`. MEMORY.md has `memory_chars` characters, of which the
-    context takes at most `most_memory_chars`.
+    `reminders` the lines that wait for a topic. `learned` are the lines of the last seven days, newest first.
+    `older` counts the notes from before; no memory tool returned the `unrecalled` ones of them in the
+    transcripts since `recalled_since`, or in any transcript if that is `None`. MEMORY.md has `memory_chars`
+    characters; at most `most_memory_chars` of them are sent to the model.
     """
 
     logs: int
@@ -119,7 +117,7 @@ class MemoryOverview(Record):
 
 
 async def memory_overview(config: Config, now: Clock) -> MemoryOverview:
-    """Looks through the notes, the review queue and the transcripts of an agent.
+    """Reads the notes, the review queue and the transcripts of an agent.
 
     Raises:
         OSError, FileBusy: the workspace or the review queue cannot be read.
@@ -133,7 +131,12 @@ async def memory_overview(config: Config, now: Clock) -> MemoryOverview:
     days = {name: day for name in own if (day := day_in_path(name)) is not None}
     daily_logs = [name for name, day in days.items() if name == daily_log_path(day)]
     undated = [name for name in own if name not in days]
-    lines = await _read_lines(workspace, [*undated, *daily_logs])
+    texts = await workspace.read_many([*undated, *daily_logs], max_bytes=MAX_NOTE_BYTES)
+    lines = {
+        name: without_template(name, content_lines(read.data))
+        for name, read in texts.items()
+        if not isinstance(read, Exception)
+    }
     reminders = lines.pop(REMINDERS, ())
     text_lines = {path: sum(bool(line.strip()) for line in lines.get(path, ())) for path in undated}
     sources = await Sources(workspace).of_notes(list(lines.items()))
@@ -150,7 +153,10 @@ async def memory_overview(config: Config, now: Clock) -> MemoryOverview:
         facts=sum(bool(each.claim.values) for each in statements if each.line.path not in days),
         reminders=sum(_OPEN.match(line) is not None for line in reminders),
         learned=_learned([each.line for each in statements], today),
-        waiting=await _waiting(config),
+        waiting=tuple(
+            WaitingNote(id=each.id, path=each.write.path, text=_first_line(each.write.text or ""))
+            for each in await review_queue(config).waiting()
+        ),
         contradictions=await asyncio.to_thread(_contradictions, statements, days.keys()),
         unrecalled=tuple(sorted(set(older) - recalled)),
         older=len(older),
@@ -160,28 +166,11 @@ async def memory_overview(config: Config, now: Clock) -> MemoryOverview:
     )
 
 
-async def _read_lines(workspace: Workspace, names: Sequence[str]) -> dict[str, Sequence[str]]:
-    """The lines of the notes that can be read, without the text of the template."""
-    texts = await workspace.read_many(names, max_bytes=MAX_NOTE_BYTES)
-    return {
-        name: without_template(name, content_lines(read.data))
-        for name, read in texts.items()
-        if not isinstance(read, Exception)
-    }
-
-
 def _learned(lines: Iterable[NoteLine], today: date) -> tuple[NoteLine, ...]:
     """The lines of the last seven days without the questions, newest first."""
     dated = [(line.day, line) for line in lines if line.day and line.text[-1] not in _ASKS]
     new = [(day, line) for day, line in dated if today - WEEK < day <= today]
     return tuple(line for _, line in sorted(new, key=lambda each: each[0], reverse=True))
-
-
-async def _waiting(config: Config) -> tuple[WaitingNote, ...]:
-    return tuple(
-        WaitingNote(id=each.id, path=each.write.path, text=_first_line(each.write.text or ""))
-        for each in await review_queue(config).waiting()
-    )
 
 
 class _Statement(Record):
@@ -220,7 +209,7 @@ def _statements(
 def _contradictions(statements: Sequence[_Statement], dated: Container[str]) -> tuple[Contradiction, ...]:
     """Values of one thing that differ between two topics, or between a topic and a later log.
 
-    An earlier log only tells what was so, and two logs tell a change.
+    An earlier log says what was true then, and two logs show a change.
     """
     things: dict[tuple[tuple[str, ...], tuple[str, ...]], list[_Statement]] = {}
     for each in statements:
@@ -261,7 +250,7 @@ def _first_line(text: str) -> str:
 
 
 async def _recalled(config: Config, now: Clock) -> tuple[frozenset[str], date | None]:
-    """The notes that memory tools returned, and since when if not all transcripts were read."""
+    """The notes that memory tools returned, and since when; `None` if all transcripts were read."""
     found: set[str] = set()
     left_bytes, since = MOST_TRANSCRIPT_BYTES, None
     async with using(open_sessions(config, now)) as store:

@@ -1,4 +1,4 @@
-"""What the model that would be asked now would be sent."""
+"""What the current model would be sent."""
 
 from __future__ import annotations
 

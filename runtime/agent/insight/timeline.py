@@ -1,9 +1,8 @@
-"""How full a session's context was over time, and with what, from its transcript."""
+"""How many tokens a session's context had over time, and for what, from its transcript."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from functools import cache
 from typing import Literal, TypeAlias
 
@@ -30,7 +29,7 @@ class PartTokens(Record):
 
 
 class Point(Record):
-    """An answer: how many tokens its request and itself took, as the provider counted them, and for what.
+    """An answer: how many tokens it and its request took, as the provider counted them, and for what.
 
     `cost_usd` is `None` if no price is known.
     """
@@ -39,7 +38,7 @@ class Point(Record):
     timestamp: str
     tokens: int
     cost_usd: float | None
-    parts: PartTokens = field(default_factory=lambda: PartTokens())
+    parts: PartTokens = PartTokens()
 
 
 class Mark(Record):
@@ -70,7 +69,7 @@ class Timeline(Record):
         return sum(known) if known or not self.points else None
 
     @property
-    def told_cost(self) -> str:
+    def cost_text(self) -> str:
         """The cost in words, including unknown prices."""
         if self.cost_usd is None:
             return "no price known"
@@ -81,7 +80,7 @@ class Timeline(Record):
 def timeline(branch: Sequence[Entry], budget: ContextBudget, *, has_price: Callable[[str], bool]) -> Timeline:
     """The timeline of a branch, without answers that broke off or were not counted.
 
-    `has_price` tells whether a price of `provider/model` is known; it is asked about answers that cost
+    `has_price` tells whether a price of `provider/model` is known; it is called for answers that cost
     nothing.
     """
     is_priced = cache(has_price)

@@ -1,4 +1,4 @@
-"""What happened in each turn of a session, from what is stored: transcript, usage files and ledger."""
+"""What happened in each turn of a session, from the transcript, the usage files and the ledger."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ StepKind: TypeAlias = Literal[
 class Step(Record):
     """One step of a turn, and the steps within it.
 
-    `at_ms` is its end in milliseconds since the epoch, `took_ms` its duration, 0 if unknown; that of an
-    inbound message is the time from the bridge to the turn. `name` is the model, the tool, the speaker or
+    `at_ms` is its end in milliseconds since the epoch, `took_ms` its duration, 0 if unknown; for an
+    inbound message, it is the time from the bridge to the turn. `name` is the model, the tool, the speaker or
     the channel; `text` is what was said, given or reported; `message_id` is the `inbound_id` of a
     message. An `answer` is a reply that a hand-off brought.
     """
@@ -130,7 +130,15 @@ async def _last_turns(
         if by_session == session.session_id:
             of_task = await _last_turns(store, other, spent, last=1)
             below[by_call] = of_task[0].steps if of_task else ()
-    return [_with_sub_agents(turn, below) for turn in turns]
+    return [
+        TurnTrace(
+            steps=tuple(
+                replace(step, kind="sub_agent", steps=below[step.call_id]) if step.call_id in below else step
+                for step in turn.steps
+            )
+        )
+        for turn in turns
+    ]
 
 
 def _called_by(transcript: StoredTranscript) -> tuple[str, str]:
@@ -139,14 +147,6 @@ def _called_by(transcript: StoredTranscript) -> tuple[str, str]:
         if (data := entry.custom_data(SUB_AGENT_ENTRY)) is not None:
             return str(data.get("sessionId") or ""), str(data.get("callId") or "")
     return "", ""
-
-
-def _with_sub_agents(turn: TurnTrace, below: Mapping[str, tuple[Step, ...]]) -> TurnTrace:
-    steps = (
-        replace(step, kind="sub_agent", steps=below[step.call_id]) if step.call_id in below else step
-        for step in turn.steps
-    )
-    return TurnTrace(steps=tuple(steps))
 
 
 class _TurnReader:
@@ -231,7 +231,7 @@ class _TurnReader:
 
 
 def stored_message(raw: Mapping[str, Any]) -> Message | None:
-    """A message in a program's record; `None` if it is none."""
+    """The message in a program's record; `None` if there is none."""
     try:
         return message_from_json(raw)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Whether a model's server listens, and one call of a model: whether it answers, and what that cost. Edge."""
+"""Checks whether a model's server listens, and whether the model answers a trial call. Edge."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ if TYPE_CHECKING:
 
 _PROBE_SECONDS = 2.0
 MAX_OUTPUT_TOKENS = 1024
-"""Enough for a model that thinks before it says a word."""
-
+"""Enough for a model that reasons before it answers."""
 
 KeyPlace: TypeAlias = Literal["environment", "file", "keyring"]
-"""The environment that Nacre is started in, the file `.env` of the state folder, the system's keyring."""
+"""The environment of the process, the file `.env` of the state folder, or the system's keyring."""
 
 
 class Key(Record):
-    """A key: the variable it is known by, what it is, and where it is to be kept."""
+    """An API key, the name of its variable, and where it is to be stored."""
 
     variable: str
     secret: str = field(repr=False)
@@ -40,7 +39,7 @@ class Key(Record):
 
     @property
     def in_settings(self) -> str:
-        """How the settings name it; empty where the provider finds it by itself."""
+        """The reference to it in the settings; empty if the provider finds it by itself."""
         return {
             "environment": "",
             "file": f"${{{self.variable}}}",
@@ -49,7 +48,7 @@ class Key(Record):
 
 
 class Trial(Record):
-    """What came of it: `problem` is a sentence, empty when the model answered."""
+    """The result of a trial call. `problem` is a sentence, empty when the model answered."""
 
     model_name: str
     seconds: float = 0.0
@@ -58,11 +57,15 @@ class Trial(Record):
     is_key_refused: bool = False
 
     @property
-    def told(self) -> str:
+    def sentence(self) -> str:
         """A sentence for the owner."""
         if self.problem:
             return f"{self.model_name} did not answer: {self.problem}"
-        return f"{self.model_name} answered in {self.seconds:.1f} s: {_spent(self.usage)}."
+        cost = "it did not say how many tokens that took"
+        if self.usage is not None:
+            cost = f"{self.usage.context_tokens} tokens"
+            cost += f", ${self.usage.cost_usd:.6f}" if self.usage.cost_usd else ""
+        return f"{self.model_name} answered in {self.seconds:.1f} s: {cost}."
 
 
 async def listens(address: str) -> bool:
@@ -80,8 +83,8 @@ async def listens(address: str) -> bool:
     return True
 
 
-async def tried(config: Config, model_name: str, key: Key | None, base_url: str = "") -> Trial:
-    """Asks a model for one word, with the key and the address in place of the settings' if they are given."""
+async def try_model(config: Config, model_name: str, key: Key | None, base_url: str = "") -> Trial:
+    """Asks a model for one word. A key and an address replace those of the settings."""
     from nacre.runtime.models.failover import whole_answer
 
     now = system_clock(owner_zone(None))
@@ -112,10 +115,3 @@ def _with(config: Config, model_name: str, key: Key | None, base_url: str) -> Co
     providers[provider] = providers.get(provider, ProviderSettings()).model_copy(update=changes)
     models = ModelsSettings(providers=providers)
     return replace(config, settings=config.settings.model_copy(update={"models": models}))
-
-
-def _spent(usage: Usage | None) -> str:
-    if usage is None:
-        return "it did not say how many tokens that took"
-    tokens = f"{usage.context_tokens} tokens"
-    return f"{tokens}, ${usage.cost_usd:.6f}" if usage.cost_usd else tokens

@@ -1,4 +1,4 @@
-"""The composition root: builds an agent's parts from a config. The only file that knows them all."""
+"""The composition root: builds an agent's parts from a config. No other file knows all of them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def assemble(
     """Builds an agent's parts, making folders that do not exist yet. Their `closing` releases everything.
 
     `shared` is what the agent shares with other agents of this process, if anything. With `on_demand`, the
-    memory index is opened when it is needed first, and nothing follows the notes.
+    memory index is opened when it is first needed, and changes of the notes are not watched.
 
     Raises:
         ConfigError: a setting cannot be used.
@@ -115,7 +115,7 @@ async def assemble(
         parts = await _assembled(config, given, world)
         await parts.upkeep.begin()
         parts.lifecycle.finish_pending()
-        if watch:  # whoever opens an agent for one turn asks at once
+        if watch:  # an agent for one turn asks its model at once
             load_ahead(parts.chosen.default.first.model)
         return parts
     except BaseException as error:
@@ -324,7 +324,7 @@ def register_hooks(
     """Registers the handlers: built-in, author's, extensions', memory engine's, trusted ones of the
     workspace.
 
-    Returns a sentence for the owner about each ignored file in the workspace's `hooks/`.
+    Returns a sentence for the owner for each ignored file in the workspace's `hooks/`.
 
     Raises:
         ConfigError: a name is unknown, or a handler cannot be called.
@@ -345,7 +345,7 @@ def register_hooks(
     try:
         register_all(turn.hooks, given.hooks)
     except ValueError as error:
-        raise ConfigError(f"{error} It stands in Agent.open(hooks=...).") from error
+        raise ConfigError(f"{error} Correct it in Agent.open(hooks=...).") from error
     for name, of_extension in given.extension_hooks:
         turn.hooks.add(name, of_extension)
     register_all(turn.hooks, of_engine)
@@ -355,4 +355,4 @@ def register_hooks(
 
 def waiting_notices(waiting: Sequence[Approval]) -> tuple[str, ...]:
     named = ", ".join(f"{each.tool_name} ({each.id})" for each in waiting)
-    return (f"Tool calls that wait for your approval: {named}. /approve tells more.",) if waiting else ()
+    return (f"Tool calls that wait for your approval: {named}. /approve shows them.",) if waiting else ()

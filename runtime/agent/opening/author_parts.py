@@ -85,7 +85,7 @@ _KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         "an engine, such as nacre.MemoryPlugin describes",
     ),
 }
-"""Of keywords that no other check refuses: whether a value will do, and which ones do."""
+"""Keywords that nothing else checks: whether a value is usable, and which values are."""
 
 
 def author_parts(keywords: AgentKeywords) -> AuthorParts:
@@ -223,7 +223,7 @@ def with_servers(config: Config, given: AuthorParts) -> Config:
     """The settings with the author's MCP servers.
 
     Raises:
-        ConfigError: a server of the settings has the name of one.
+        ConfigError: a server of the settings has the same name as one of the author's.
     """
     if not given.servers:
         return config

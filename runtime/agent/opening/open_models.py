@@ -37,7 +37,6 @@ def open_models(
         ConfigError: a model's window is too small.
     """
     cooldowns = CooldownFile(config.folders.agent_dir / "model-cooldowns.json", now=now)
-
     patience = Patience(
         slow_seconds=config.settings.agent.model_slow_seconds,
         first_byte_seconds=config.settings.agent.model_first_byte_seconds,
@@ -99,7 +98,7 @@ def _known_models(config: Config, default_name: str, offline_name: str) -> Known
 def model_names(config: Config) -> tuple[str, ...]:
     """The models to ask, in order: the wanted one, the fallbacks, and last the settings' own model.
 
-    Without fallbacks there is only the first: whoever names one model for a run means that one.
+    Without fallbacks there is only the first, because whoever names one model for a run means that one.
     """
     choice = config.settings.agent.model
     names = [name.strip() for name in choice.fallbacks if name.strip()]

@@ -31,7 +31,7 @@ class _Held:
 class Shared:
     """Models, embedders and other things that cost memory, connections or time. Used on one event loop.
 
-    What nobody uses is closed, or with `keeps` stays for the next user until `close`.
+    A thing without users is closed, or with `keeps` kept for the next user until `close`.
     """
 
     def __init__(self, *, keeps: bool = False) -> None:
@@ -39,7 +39,7 @@ class Shared:
         self._keeps = keeps
 
     async def close(self) -> None:
-        """Closes what is kept. Whoever still uses something closes it."""
+        """Closes things without users. Its last user closes each other one."""
         self._keeps = False
         async with AsyncExitStack() as closing:
             for key in [key for key, held in self._held.items() if not held.users]:
@@ -62,10 +62,10 @@ class Shared:
             made = make()
             held = self._held[key] = _Held(made, lambda: close(made))
         held.users += 1
-        until.push_async_callback(self._given_back, key, held)
+        until.push_async_callback(self._release, key, held)
         return cast(T, held.thing)
 
-    async def _given_back(self, key: Hashable, held: _Held) -> None:
+    async def _release(self, key: Hashable, held: _Held) -> None:
         held.users -= 1
         if not held.users and not self._keeps:
             del self._held[key]
@@ -73,7 +73,7 @@ class Shared:
 
 
 class World(Record):
-    """What the parts are made with. Whoever opens something puts its closing on `closing`."""
+    """What an agent's parts are made with. `closing` closes what is opened with it."""
 
     now: Clock
     new_id: NewId

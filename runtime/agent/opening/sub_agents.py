@@ -29,14 +29,13 @@ from nacre.runtime.contracts.events import (
     Warned,
 )
 from nacre.runtime.contracts.model import ChatModel
-from nacre.runtime.open_sessions.open_session import OpenSession
 from nacre.runtime.open_sessions.routing import Route, SessionLocks
 from nacre.runtime.tools.session_sources import SUB_AGENT_ENTRY
 from nacre.runtime.tools.toolbox import CallScope, ToolFailed
 from nacre.runtime.turn.loop import TurnBounds
 from nacre.runtime.turn.sub_agent import AuthorTool, SubAgent
 from nacre.runtime.turn.turn import Turn
-from nacre.runtime.turn.turn_parts import CallingTurn, TurnOptions, TurnParts
+from nacre.runtime.turn.turn_parts import CallingTurn, TurnOptions
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.keys import key_kind
 from nacre.sessions.contracts.messages import AssistantMessage, Message, Text, UserMessage, message_text
@@ -75,7 +74,7 @@ class SubAgents:
         self._chosen = chosen
         self._locks = locks
         self._running = running
-        for model in _handed_in(tools):
+        for model in _author_models(tools):
             world.author_model(model)
 
     async def run(self, caller: CallingTurn, sub_agent: SubAgent, text: str, scope: CallScope) -> str:
@@ -100,49 +99,44 @@ class SubAgents:
 
     async def _in_session(self, key: str, task: _Task) -> str:
         async with self._locks.enter(key, on_wait=log.info):
-            return await self._answered(key, task)
-
-    async def _answered(self, key: str, task: _Task) -> str:
-        parts, caller, name = self._parts(task), task.caller.session, task.sub_agent.name
-        origin = Origin(
-            chat_kind=caller.policy.chat_kind, channel=caller.route.origin.channel, chat_name=name
-        )
-        route = Route(key=key, policy=caller.policy, origin=origin, context=caller.route.context)
-        session = await parts.sessions.open(route)
-        called_by = {
-            "name": name,
-            "sessionKey": caller.key,
-            "sessionId": caller.session_id,
-            "callId": task.scope.call_id,
-            "isOwnersTask": await _is_owners(caller, parts),
-        }
-        await session.journal.append_custom(SUB_AGENT_ENTRY, called_by)
-        bounds = TurnBounds(task.sub_agent.limits, within=task.caller.bounds)
-        turn = Turn(session, parts, _told_by(task), bounds)
-        try:
-            for message in said_in(caller.branch) if task.sub_agent.hand_off else ():
-                await session.journal.append(message)
-            await turn.write_down(task.text, ())
-            reply = await turn.answer()
-        finally:
-            if turn.usage is not None:
-                task.caller.spend(turn.usage)
-            # Whoever answers later finds no turn that waits.
-            for approval in await parts.approvals.of_session(key):
-                await parts.approvals.store.remove(approval.id)
-        if reply is None:
-            raise ToolFailed(f"The sub-agent {name!r} ended without a word.")
-        return reply.text
-
-    def _parts(self, task: _Task) -> TurnParts:
-        model = task.sub_agent.model
-        return replace(
-            task.caller.parts,
-            sub_agent=task.sub_agent,
-            tools=task.sub_agent.tools,
-            options=TurnOptions(output=task.sub_agent.output),
-            models=task.caller.parts.models if model is None else self._chosen.chain(model),
-        )
+            caller, name, model = task.caller.session, task.sub_agent.name, task.sub_agent.model
+            parts = replace(
+                task.caller.parts,
+                sub_agent=task.sub_agent,
+                tools=task.sub_agent.tools,
+                options=TurnOptions(output=task.sub_agent.output),
+                models=task.caller.parts.models if model is None else self._chosen.chain(model),
+            )
+            origin = Origin(
+                chat_kind=caller.policy.chat_kind, channel=caller.route.origin.channel, chat_name=name
+            )
+            route = Route(key=key, policy=caller.policy, origin=origin, context=caller.route.context)
+            session = await parts.sessions.open(route)
+            called_by = {
+                "name": name,
+                "sessionKey": caller.key,
+                "sessionId": caller.session_id,
+                "callId": task.scope.call_id,
+                # The task is the owner's if only the owner has spoken in the calling session.
+                "isOwnersTask": (await caller.sources(parts.sources).begin("tool"))("").is_owners_word,
+            }
+            await session.journal.append_custom(SUB_AGENT_ENTRY, called_by)
+            bounds = TurnBounds(task.sub_agent.limits, within=task.caller.bounds)
+            turn = Turn(session, parts, _forward_events(task), bounds)
+            try:
+                for message in said_in(caller.branch) if task.sub_agent.hand_off else ():
+                    await session.journal.append(message)
+                await turn.write_down(task.text, ())
+                reply = await turn.answer()
+            finally:
+                if turn.usage is not None:
+                    task.caller.spend(turn.usage)
+                # Whoever answers later finds no turn that waits.
+                for approval in await parts.approvals.of_session(key):
+                    await parts.approvals.store.remove(approval.id)
+            if reply is None:
+                raise ToolFailed(f"The sub-agent {name!r} ended without a word.")
+            return reply.text
 
 
 def said_in(branch: Sequence[Entry]) -> Iterator[Message]:
@@ -155,22 +149,16 @@ def said_in(branch: Sequence[Entry]) -> Iterator[Message]:
             yield replace(message, content=(Text(text=text),), stop_reason="stop", usage=None)
 
 
-async def _is_owners(caller: OpenSession, parts: TurnParts) -> bool:
-    """Whether only the owner has spoken in the calling session, so that the task is the owner's."""
-    source_of = await caller.sources(parts.sources).begin("tool")
-    return source_of("").is_owners_word
-
-
-def _handed_in(tools: Iterable[AuthorTool]) -> Iterator[ChatModel]:
+def _author_models(tools: Iterable[AuthorTool]) -> Iterator[ChatModel]:
     for tool in tools:
         if isinstance(tool, SubAgent):
             if tool.model is not None and not isinstance(tool.model, str):
                 yield tool.model
-            yield from _handed_in(tool.tools)
+            yield from _author_models(tool.tools)
 
 
-def _told_by(task: _Task) -> Emit:
-    """Passes events to the caller: tools as progress, and what concerns the owner unchanged."""
+def _forward_events(task: _Task) -> Emit:
+    """Forwards events to the caller: tools as progress, and what concerns the owner unchanged."""
 
     def emit(event: Event) -> None:
         match event:

@@ -130,7 +130,10 @@ async def fork(turn: Turn, place: str | SessionTurn | None = None, *, key: str =
     name = parts.sessions.store.transcript_name(copy)
     await session.journal.fork(name, session_id=new_session_id, leaf_id=target_id)
     forked_journal = await parts.sessions.journals.open(copy)
-    await _copy_owner(forked_journal, session)
+    if started_in_private(forked_journal.tree) is None:  # else it could become somebody else's session
+        is_private = started_in_private(session.journal.tree) is True
+        owner = SessionOwner(key=session.key, chat_kind=session.policy.chat_kind, is_private=is_private)
+        await forked_journal.append(owner.to_record())
     await _copy_flush_record(forked_journal, flush)
     await index.update(new_key, forked)
     return Forked(key=new_key, session_id=new_session_id)
@@ -169,7 +172,7 @@ def entry_at(session: OpenSession, place: str | SessionTurn) -> str | None:
         if entry_id is None or entry_id in tree:
             return entry_id
         raise PlaceUnknown(
-            f"What was said as {place.text[:40]!r} is no part of the session {session.session_id}."
+            f"The turn {place.text[:40]!r} does not belong to the session {session.session_id}."
         )
     named = tree.labelled(place)
     if named is not None:
@@ -210,14 +213,6 @@ async def _copy_flush_record(journal: Transcript, flush: Entry | None) -> None:
     """Records that what is in view was saved on the abandoned branch, so that it is not saved again."""
     if flush is not None and has_unflushed_messages(journal.tree.branch()):
         await journal.append_custom(FLUSH_ENTRY, flush.custom_data(FLUSH_ENTRY))
-
-
-async def _copy_owner(forked: Transcript, session: OpenSession) -> None:
-    """A fork from before the owner's entry must not become somebody else's session."""
-    if started_in_private(forked.tree) is None:
-        is_private = started_in_private(session.journal.tree) is True
-        owner = SessionOwner(key=session.key, chat_kind=session.policy.chat_kind, is_private=is_private)
-        await forked.append(owner.to_record())
 
 
 def _last_said(session: OpenSession) -> SessionMessage | None:

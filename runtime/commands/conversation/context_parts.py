@@ -31,8 +31,8 @@ from nacre.sessions.view.sent_view import estimate_message_tokens
 class ContextPart(Record):
     """One part of a request. `tokens` is an estimate; `text` is what the model reads.
 
-    `is_cached` means that the provider read all of it from its cache for the last reply, according to its
-    count.
+    `is_cached` means that, according to its count, the provider read all of it from its cache for the last
+    reply.
     """
 
     name: str
@@ -64,16 +64,7 @@ async def context_of(turn: Turn) -> ContextView:
     system, tools = await context.system(), context.specs
     usage = last_usage_of(session.branch)
     count = turn.parts.count_tokens
-    names = session.policy.context_files()
-
-    def made() -> list[ContextPart]:
-        return [
-            *_tool_parts(tools, count),
-            *_system_parts(system, names, count),
-            *_history_parts(session, count),
-        ]
-
-    parts = await asyncio.to_thread(made)
+    parts = await asyncio.to_thread(lambda: list(_parts(session, system, tools, count)))
     return ContextView(
         key=session.key,
         model_name=(await turn.parts.models.current()).model.name,
@@ -83,16 +74,14 @@ async def context_of(turn: Turn) -> ContextView:
     )
 
 
-def _tool_parts(tools: Sequence[ToolSpec], count: Callable[[str], int]) -> Iterator[ContextPart]:
+def _parts(
+    session: OpenSession, system: SystemPrompt, tools: Sequence[ToolSpec], count: Callable[[str], int]
+) -> Iterator[ContextPart]:
     texts = [json.dumps([tool.name, tool.description, dict(tool.parameters)], indent=1) for tool in tools]
     if texts:
         text = "\n".join(texts)
         yield ContextPart(name=f"tools ({len(texts)})", tokens=sum(map(count, texts)), text=text)
-
-
-def _system_parts(
-    system: SystemPrompt, names: Sequence[str], count: Callable[[str], int]
-) -> Iterator[ContextPart]:
+    names = session.policy.context_files()
     heading = re.compile(rf"^## ({'|'.join(map(re.escape, names))})\n\n", re.MULTILINE) if names else None
     found = list(heading.finditer(system.stable)) if heading else []
     starts = [match.start() for match in found]
@@ -103,15 +92,11 @@ def _system_parts(
         yield ContextPart(name=match[1], tokens=count(text), text=text)
     if system.changing:
         yield ContextPart(name="day and chat", tokens=count(system.changing), text=system.changing)
-
-
-def _history_parts(session: OpenSession, count: Callable[[str], int]) -> Iterator[ContextPart]:
-    kinds = _Kinds(session.branch)
-    for name, run in groupby(session.view.messages(), key=kinds.of):
+    for name, run in groupby(session.view.messages(), key=_Kinds(session.branch).of):
         messages = list(run)
         tokens = sum(estimate_message_tokens(message, count) for message in messages)
-        told = name if len(messages) == 1 or name == "summary" else f"{name} ({len(messages)})"
-        yield ContextPart(name=told, tokens=tokens, text="\n\n".join(map(_shown, messages)))
+        label = name if len(messages) == 1 or name == "summary" else f"{name} ({len(messages)})"
+        yield ContextPart(name=label, tokens=tokens, text="\n\n".join(map(_message_text, messages)))
 
 
 class _Kinds:
@@ -130,11 +115,11 @@ class _Kinds:
             if any(summary and summary in text for summary in self._summaries[-1:]):
                 return "summary"
             if any(note and note in text for note in self._notes):
-                return "notes put in"
+                return "notes added"
         return "conversation"
 
 
-def _shown(message: Message) -> str:
+def _message_text(message: Message) -> str:
     text = message_text(message)
     if isinstance(message, ToolResultMessage):
         return f"[Result of {message.tool_name}] {text}"
@@ -145,7 +130,7 @@ def _shown(message: Message) -> str:
 
 
 def _marked(parts: Sequence[ContextPart], cached_tokens: int) -> Iterator[ContextPart]:
-    """Providers cache a request from its beginning, so a part is cached if everything up to its end is."""
+    """Marks cached parts: providers cache a request from its beginning up to a number of tokens."""
     end = 0
     for part in parts:
         end += part.tokens

@@ -24,7 +24,7 @@ from nacre.sessions.entries.entries import Entry, EntryTree
 HERE = "here"
 """The current place, as in `/fork here`; no label may have this name."""
 _NAME = re.compile(r"(?=.*[^\W\d_])[\w.-]{1,40}")
-"""A label is one word with a letter in it, so that it differs from a number."""
+"""A label has a letter, so that it differs from a number."""
 
 
 class SessionTurn(Record):

@@ -147,7 +147,7 @@ class Session:
         return await self._run(lambda turn: _soon(usage_of(turn.session.journal.tree)))
 
     async def status(self) -> SessionStatus:
-        """Which model answers, how full its context window is, the session's age, and when it ends."""
+        """The model that answers, the use of its context window, the session's age, and when it ends."""
         return await self._run(lambda turn: status_of(turn, self._access.lifecycle))
 
     async def context(self) -> ContextView:
@@ -192,7 +192,7 @@ class Session:
     async def compact(self, focus: str = "") -> CompactionEnded:
         """Saves notes, then replaces old history in the model's view with a summary that keeps the focus.
 
-        The result's `problem` says why nothing was replaced, if so.
+        If nothing was replaced, the result's `problem` says why.
         """
         return await self._run(lambda turn: turn.compact(focus=focus))
 
@@ -249,18 +249,18 @@ class Session:
             if reopened.session_id != wanted.session_id:
                 raise PrivacyError(
                     f"The session {wanted.session_id} was private, and {turn.session.key!r} is not. "
-                    "A fresh session has begun."
+                    "A new session was started."
                 )
             return reopened.session_id
 
         self._session_id = await self._run(back)
 
     async def _run(self, work: Callable[[Turn], Awaitable[T]]) -> T:
-        async def looked_at(turn: Turn) -> T:
+        async def run(turn: Turn) -> T:
             self._session_id = turn.session.session_id
             return await work(turn)
 
-        return await self._access.run(self._key, looked_at)
+        return await self._access.run(self._key, run)
 
 
 async def _soon(value: T) -> T:

@@ -7,7 +7,7 @@ from datetime import datetime
 from nacre.record import Record
 from nacre.runtime.commands.conversation.history import last_usage_of
 from nacre.runtime.contracts.budget import ContextBudget
-from nacre.runtime.open_sessions.open_session import FLUSH_ENTRY, OpenSession
+from nacre.runtime.open_sessions.open_session import FLUSH_ENTRY
 from nacre.runtime.session_lifecycle.lifecycle import Lifecycle, last_said_at, started_at
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.keys import NextReset
@@ -50,7 +50,11 @@ async def status_of(turn: Turn, lifecycle: Lifecycle) -> SessionStatus:
     """Measures a session without changing it. Raises `SessionError` if stored data cannot be read."""
     session, window = turn.session, await turn.window()
     measure = await window.measure()
-    has_messages = session.has_messages
+    has_messages, flush = session.has_messages, session.flushes.last
+    last_flush = None
+    if flush is not None:
+        status = str((flush.custom_data(FLUSH_ENTRY) or {}).get("status", "unknown"))
+        last_flush = LastFlush(at=datetime.fromisoformat(flush.timestamp), status=status)
     return SessionStatus(
         key=session.key,
         session_id=session.session_id,
@@ -60,17 +64,9 @@ async def status_of(turn: Turn, lifecycle: Lifecycle) -> SessionStatus:
         is_estimated=measure.usage_tokens <= 0,
         budget=window.budget,
         compaction_count=session.compaction_count,
-        last_flush=_last_flush(session),
+        last_flush=last_flush,
         started_at=started_at(session) if has_messages else None,
         last_said_at=last_said_at(session) if has_messages else None,
         next_reset=lifecycle.next_reset(session),
         last_usage=last_usage_of(session.branch),
     )
-
-
-def _last_flush(session: OpenSession) -> LastFlush | None:
-    flush = session.flushes.last
-    if flush is None:
-        return None
-    data = flush.custom_data(FLUSH_ENTRY) or {}
-    return LastFlush(at=datetime.fromisoformat(flush.timestamp), status=str(data.get("status", "unknown")))

@@ -1,4 +1,4 @@
-"""Finds conversations by words that were said in them. No index is needed: the transcripts are read."""
+"""Finds conversations by words in their messages. It reads the transcripts and needs no index."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class FoundSession(Record):
 async def sessions_with(
     store: SessionStore, words: Sequence[str], *, most: int = MOST_FOUND, most_bytes: int | None = None
 ) -> list[FoundSession]:
-    """Up to `most` sessions with a message that has all these words, the latest active first.
+    """Up to `most` sessions with a message that has all these words, most recently active first.
 
-    With `most_bytes` no more of the transcripts are read.
+    With `most_bytes`, no more than so much of the transcripts is read.
 
     Raises:
         SessionError: the sessions cannot be listed.

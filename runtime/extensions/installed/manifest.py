@@ -11,7 +11,7 @@ point names a channel, which `channels.<id>` enables; `storage` for a store of a
 `memorySearch.provider` select. `built-in` is for extensions that come with Nacre and have their own settings.
 `configSchema` is a JSON schema of `plugins.entries.<id>.config`; without one there are no settings.
 
-`commands` adds terminal commands. A name with a space says below which command it stands, such as
+`commands` adds terminal commands. A name with a space begins with the command above it, such as
 `memory ltm` or `admin access token`:
 
     "commands": {"hive weigh": {"entry": "nacre_honey.terminal:command", "help": "Weigh a hive.",
@@ -77,7 +77,7 @@ def parse_manifest(text: str) -> Manifest:
         raise ManifestInvalid(f"{MANIFEST_FILE} is not JSON: {error}.") from error
     if not isinstance(raw, dict):
         held = "null" if raw is None else type(raw).__name__
-        raise ManifestInvalid(f"{MANIFEST_FILE} holds {held}, where an object belongs.")
+        raise ManifestInvalid(f"{MANIFEST_FILE} contains {held} instead of an object.")
     given = {key: raw[key] for key in _KEYS & raw.keys() if raw[key] is not None}
     name, kind = given.get("id"), given.get("kind")
     if not isinstance(name, str) or not _ID.fullmatch(name) or name in _TAKEN:
@@ -94,14 +94,11 @@ def parse_manifest(text: str) -> Manifest:
     if not isinstance(description, str) or not isinstance(schema, dict | Mapping):
         raise ManifestInvalid(f"{MANIFEST_FILE} needs text as description and an object as configSchema.")
     one_line = " ".join(description.split())
-    commands = _commands(given.get("commands", {}))
-    return Manifest(id=name, description=one_line, kind=kind, settings_schema=schema, commands=commands)
-
-
-def _commands(raw: object) -> Mapping[str, TerminalCommand]:
-    if not isinstance(raw, dict):
+    raw_commands = given.get("commands", {})
+    if not isinstance(raw_commands, dict):
         raise ManifestInvalid(f"{MANIFEST_FILE} needs an object as commands.")
-    return {name: _command(name, value) for name, value in raw.items()}
+    commands = {each: _command(each, value) for each, value in raw_commands.items()}
+    return Manifest(id=name, description=one_line, kind=kind, settings_schema=schema, commands=commands)
 
 
 def _command(name: str, raw: object) -> TerminalCommand:
@@ -116,14 +113,13 @@ def _command(name: str, raw: object) -> TerminalCommand:
             f"{MANIFEST_FILE}: the command {name!r} needs a help text and an entry such as "
             "'package.module:command'."
         )
-    if not isinstance(examples, dict) or not all(_is_texts(lines) for lines in examples.values()):
-        raise ManifestInvalid(f"{MANIFEST_FILE}: the examples of the command {name!r} are no lists of texts.")
+    if not isinstance(examples, dict) or not all(
+        isinstance(lines, list) and all(isinstance(line, str) for line in lines)
+        for lines in examples.values()
+    ):
+        raise ManifestInvalid(f"{MANIFEST_FILE}: examples of the command {name!r} are not lists of texts.")
     return TerminalCommand(
         entry=entry,
         help=" ".join(text.split()),
         examples={key: tuple(lines) for key, lines in examples.items()},
     )
-
-
-def _is_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(text, str) for text in value)

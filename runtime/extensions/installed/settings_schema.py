@@ -41,7 +41,7 @@ def settings_problems(
 
 
 def schema_problem(schema: Mapping[str, Any], *, what: str) -> str:
-    """Why it is no JSON schema, as a sentence; empty if it is one."""
+    """A sentence that says why it is not a JSON schema; empty if it is one."""
     # Slow to import, and only needed with extensions.
     from jsonschema import Draft202012Validator, FormatChecker, SchemaError
     from jsonschema.validators import validator_for
@@ -122,11 +122,7 @@ def bounded(schema: Mapping[str, Any], *, may_match: Callable[[str], bool] = lam
         return evaluated
 
     keywords = {
-        name: counting(name, _skip if name in _UNBOUNDED else evaluate)
+        name: counting(name, (lambda *_: ()) if name in _UNBOUNDED else evaluate)
         for name, evaluate in kind.VALIDATORS.items()
     }
     return extend(kind, keywords)
-
-
-def _skip(*_arguments: Any) -> tuple[()]:
-    return ()

@@ -106,25 +106,22 @@ class _Disk:
         self._folders: dict[str, _Spot] = {}
 
     def spot(self, path: Path) -> _Spot:
-        facts = _facts(path)
+        facts = None
+        with suppress(OSError):
+            facts = path.lstat()
         is_link = facts is not None and stat.S_ISLNK(facts.st_mode)
         if path.name == ".." or is_link:
             real_path = Path(os.path.realpath(path))
-            if real_path != path:  # as a link is that leads to itself
+            if real_path != path:  # a link to itself resolves to itself
                 return self.spot(real_path)._replace(path=path)
         identity = None if facts is None else (facts.st_dev, facts.st_ino)
         own = frozenset() if identity is None else frozenset({identity})
         if not path.name:  # the root has no folder above it
             return _Spot(path=path, real=str(path), identity=identity, chain=own)
-        above = self._folder(path.parent)
+        key = str(path.parent)
+        above = self._folders[key] = self._folders.get(key) or self.spot(path.parent)
         real = f"{above.real.rstrip(os.sep)}{os.sep}{path.name}"
         return _Spot(path=path, real=real, identity=identity, chain=above.chain | own if own else above.chain)
-
-    def _folder(self, path: Path) -> _Spot:
-        key = str(path)
-        if key not in self._folders:
-            self._folders[key] = self.spot(path)
-        return self._folders[key]
 
 
 class _Spot(NamedTuple):
@@ -136,7 +133,7 @@ class _Spot(NamedTuple):
     chain: frozenset[tuple[int, int]]
 
     def lies_in(self, folder: _Spot) -> bool:
-        """Whether it is this folder or lies in it, also if case is folded or a folder is mounted twice."""
+        """Whether it is this folder or is in it, even if the file system ignores case or mounts it twice."""
         return (
             self.real == folder.real
             or self.real.startswith(folder.real.rstrip(os.sep) + os.sep)
@@ -229,8 +226,8 @@ def _below(spot: _Spot, folder: _Spot) -> Path:
 
 def _refusal(ours: str, own_id: str, theirs: str, other_id: str) -> str:
     return (
-        f"The {ours} of agent {own_id!r} reaches the {theirs} of agent {other_id!r}, and no agent reads what "
-        "is another's. Choose another path, write {agentId} into one that serves all agents, or name the "
+        f"The {ours} of agent {own_id!r} reaches the {theirs} of agent {other_id!r}, which is that agent's "
+        "alone. Choose another path, write {agentId} into one that serves all agents, or name the "
         f"path in agents.list[].allowPaths of {own_id!r}."
     )
 
@@ -242,13 +239,6 @@ def _notice(ours: str, own_id: str, workspace: Path, other_id: str) -> str:
     )
 
 
-def _facts(path: Path) -> os.stat_result | None:
-    try:
-        return path.lstat()
-    except OSError:
-        return None
-
-
 _TREES = ("locks", "logs", "memory", "usage")
 PRIVATE_FILES = ("nacre.json5", ENVIRONMENT_FILE, "chat_history")
 """Files of the state folder."""
@@ -257,7 +247,7 @@ _OWNERS_BITS = 0o700
 
 
 def has_assistant(state_dir: Path) -> bool:
-    """Whether a state folder has more than what any command leaves there, such as a search: its index."""
+    """Whether a state folder has more than any command leaves there, such as the index of a search."""
     if not state_dir.is_dir():
         return False
     memory = state_dir / "memory"
@@ -282,7 +272,8 @@ def keep_private(state_dir: Path, folders: AgentFolders) -> None:
     for folder in made:
         folder.mkdir(mode=_OWNERS_BITS, parents=True, exist_ok=True)
     for path in open_to_others(state_dir, folders):
-        _close(path)
+        with suppress(OSError):
+            path.chmod(path.lstat().st_mode & _OWNERS_BITS)
 
 
 def open_to_others(state_dir: Path, folders: AgentFolders) -> Iterator[Path]:
@@ -323,8 +314,3 @@ def _is_open(path: Path) -> bool:
         mode = path.lstat().st_mode
         return bool(mode & 0o077) and not stat.S_ISLNK(mode)
     return False
-
-
-def _close(path: Path) -> None:
-    with suppress(OSError):
-        path.chmod(path.lstat().st_mode & _OWNERS_BITS)

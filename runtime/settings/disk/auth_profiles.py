@@ -1,7 +1,7 @@
 """Keys that OpenClaw's sign-in left in `auth-profiles.json`, so that a migrated installation has them.
 
 The file is never written. Its format is OpenClaw's: `profiles` by name, each with `type`, `provider` and
-`key`, `token` or `access`; `order`, the names that count for a provider; `lastGood`, the one that worked
+`key`, `token` or `access`; `order`, the names to use for a provider; `lastGood`, the name that worked
 last.
 """
 
@@ -77,14 +77,14 @@ def read_auth_profiles(agent_dir: Path) -> AuthProfiles:
         try:
             facts = file.stat()
             if not stat.S_ISREG(facts.st_mode) or facts.st_size > _MOST_BYTES:
-                return _unread(file, "it is no plain file of at most 4 MiB")
+                return _unread(file, "it is not a plain file of at most 4 MiB")
             stored = json.loads(file.read_text(encoding="utf-8-sig"))
         except (FileNotFoundError, NotADirectoryError):
             continue
         except (OSError, UnicodeDecodeError) as error:
             return _unread(file, getattr(error, "strerror", None) or "it is not UTF-8")
         except (ValueError, RecursionError):
-            return _unread(file, "it is not JSON")  # the error's own words may quote a key
+            return _unread(file, "it is not JSON")  # the message of the error may quote a key
         if not isinstance(stored, dict) or not isinstance(stored.get("profiles"), dict):
             return _unread(file, "it has no object 'profiles'")
         return AuthProfiles(profiles=_profiles(stored, file))

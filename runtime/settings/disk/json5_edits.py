@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -78,28 +78,26 @@ class _Token:
 
 def outermost(text: str) -> Value:
     """The value of a valid JSON5 text. Raises `ValueError` if the text is not JSON5."""
-    tokens = [token for token in _tokens(text) if token.kind != "blank"]
-    value, rest = _value(tokens, 0)
-    if rest != len(tokens):
-        raise ValueError(f"something stands behind the end, at character {tokens[rest].start}")
-    return value
-
-
-def _tokens(text: str) -> Iterator[_Token]:
+    tokens: list[_Token] = []
     place = 0
     while place < len(text):
         match = _TOKEN.match(text, place)
         if match is None:
-            raise ValueError(f"character {place} begins nothing")
-        yield _Token(str(match.lastgroup), match[0], place)
+            raise ValueError(f"unexpected character {place}")
+        if match.lastgroup != "blank":
+            tokens.append(_Token(str(match.lastgroup), match[0], place))
         place = match.end()
+    value, rest = _value(tokens, 0)
+    if rest != len(tokens):
+        raise ValueError(f"there is text after the end, at character {tokens[rest].start}")
+    return value
 
 
 def _value(tokens: Sequence[_Token], at: int) -> tuple[Value, int]:
     token = _token(tokens, at)
     if token.text not in ("{", "["):
         if token.kind == "mark":
-            raise ValueError(f"{token.text!r} stands where a value belongs, at character {token.start}")
+            raise ValueError(f"{token.text!r} in place of a value, at character {token.start}")
         return Value(start=token.start, end=token.end), at + 1
     value, at = Value(start=token.start, opens_with=token.text), at + 1
     closing = "}" if token.text == "{" else "]"
@@ -108,7 +106,8 @@ def _value(tokens: Sequence[_Token], at: int) -> tuple[Value, int]:
         if closing == "}":
             if first.kind == "mark" or _token(tokens, at + 1).text != ":":
                 raise ValueError(f"no name and colon at character {first.start}")
-            name, at = _token_name(first), at + 2
+            is_bare = first.kind != "text" and "\\" not in first.text
+            name, at = first.text if is_bare else str(*pyjson5.decode(f"{{{first.text}: 0}}")), at + 2
         below, at = _value(tokens, at)
         member = Member(start=first.start, name=name, value=below)
         value.members.append(member)
@@ -124,13 +123,6 @@ def _token(tokens: Sequence[_Token], at: int) -> _Token:
     if at >= len(tokens):
         raise ValueError("the text ends in the middle of a value")
     return tokens[at]
-
-
-def _token_name(token: _Token) -> str:
-    if token.kind == "text" or "\\" in token.text:
-        [name] = pyjson5.decode(f"{{{token.text}: 0}}")
-        return str(name)
-    return token.text
 
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
@@ -219,13 +211,13 @@ def _put(text: str, root: Value, path: Path, value: Any) -> _Span:
     assert holder is not None, "the root is there"
     for step in reversed(path[known + 1 :]):
         if isinstance(step, int) and step != 0:
-            raise ValueError("a list that is not there has no such item")
+            raise ValueError("a new list begins with the item 0")
         value = [value] if isinstance(step, int) else {step: value}
     step = path[known]
     is_fit = holder.opens_with == ("[" if isinstance(step, int) else "{")
     if not is_fit or (isinstance(step, int) and step != len(holder.members)):
         needed = "list of that length" if isinstance(step, int) else "object"
-        raise ValueError(f"what stands above {step!r} is no {needed}")
+        raise ValueError(f"the parent of {step!r} is not a{'n' * (needed == 'object')} {needed}")
     return _added(text, root, holder, step, value)
 
 
@@ -241,7 +233,7 @@ def _added(text: str, root: Value, holder: Value, step: str | int, value: Any) -
     last = holder.members[-1]
     behind, comma = (last.comma, "") if last.comma else (last.value.end, ",")
     line_start = text.rfind("\n", 0, last.start) + 1
-    if text[line_start : last.start].strip():  # several stand in one line
+    if text[line_start : last.start].strip():  # several members are on one line
         written = _written(value, _indent_at(text, last.start), quotes)
         return behind, behind, f"{comma} {name}{written}"
     indent = text[line_start : last.start]
@@ -259,7 +251,7 @@ def _taken(text: str, root: Value, path: Path) -> _Span:
     elif holder and isinstance(step, int) and holder.opens_with == "[" and step < len(holder.members):
         member = holder.members[step]
     if member is None:
-        raise ValueError("nothing stands there")
+        raise ValueError("there is nothing at this place")
     start, end = member.start, member.comma or member.value.end
     line_start = text.rfind("\n", 0, start) + 1
     line_end = text.find("\n", end)

@@ -78,7 +78,7 @@ def keep_in_keyring(name: str, secret: str) -> None:
     Raises:
         ConfigError: there is no keyring, or it is locked.
     """
-    _asked("set_password", name, secret)
+    _ask_keyring("set_password", name, secret)
 
 
 def from_keyring(name: str) -> str:
@@ -87,23 +87,23 @@ def from_keyring(name: str) -> str:
     Raises:
         ConfigError: there is no keyring, or it is locked.
     """
-    return _asked("get_password", name) or ""
+    return _ask_keyring("get_password", name) or ""
 
 
-def _asked(question: str, name: str, *more: str) -> str | None:
+def _ask_keyring(question: str, name: str, *more: str) -> str | None:
     keyring = _keyring()
     if keyring is None:
         from nacre.installation import install_command  # its parser of TOML takes milliseconds
 
         raise ConfigError(
-            f"{name} is to be found in the system's keyring, and the package that asks it is not installed. "
+            f"{name} is in the system's keyring, but the package that reads it is not installed. "
             f"Install it with: {install_command('keyring')}"
         )
     try:
         answer: str | None = getattr(keyring, question)(KEYRING_SERVICE, name, *more)
     except (keyring.errors.KeyringError, OSError) as error:
         raise ConfigError(
-            f"The system's keyring cannot be asked for {name}: {error}. Unlock it, or keep the key elsewhere."
+            f"The system's keyring does not return {name}: {error}. Unlock it, or store the key elsewhere."
         ) from error
     return answer
 

@@ -53,15 +53,15 @@ def settings_in(
     raw = _decoded(text, file)
     if not isinstance(raw, dict):
         held = _KINDS.get(type(raw), "a number")
-        raise ConfigError(f"The settings file {file} holds {held}, where an object {{…}} belongs.")
+        raise ConfigError(f"The settings file {file} contains {held} instead of an object {{…}}.")
     return filled_in(raw, with_environment_file(environment, file))
 
 
 def unfilled_settings(file: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """A readable file's values before variables are filled in, and the names of the environment variables.
+    """A file's values before variables are filled in, and the names of the environment variables.
 
     Raises:
-        ConfigError: it is no longer readable.
+        ConfigError: the file cannot be read.
     """
     raw = _decoded(read_text(file), file)
     written = json.dumps(raw)  # the comments of the file name variables that nothing uses
@@ -102,7 +102,7 @@ def with_own_settings(raw: Mapping[str, Any], place: int) -> dict[str, Any]:
     `agents.list`.
 
     That entry becomes the only one, so that an agent among many does not hold all of them. As in OpenClaw,
-    the entry overrides the defaults field by field, and a null in it counts as not written. A model as
+    the entry overrides the defaults field by field, and a null in it counts as missing. A model as
     plain text is the primary one, and keeps the fallbacks of all; `extraPaths` and `tools.deny` of both are
     joined.
     """
@@ -134,7 +134,7 @@ def read_text(file: Path) -> str:
     try:
         kind = file.stat().st_mode
         if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
-            # A pipe would keep everybody waiting for ever.
+            # Reading a pipe could block forever.
             raise ConfigError(f"The settings file {file} is a pipe or a device. Put a plain file there.")
         return file.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -183,11 +183,11 @@ def _json5_problem(text: str, message: str, character: object) -> str:
         case "Unclosed":
             return f"{what} that begins in {place} is never closed."
         case "Extra data":
-            return f"In {place}, {character!r} stands behind the end."
+            return f"In {place}, {character!r} is after the end."
         case "Stray":
             return f"In {place}, there is {what} too many."
         case "Expected" if character:
-            return f"In {place}, {character!r} stands where {what} belongs."
+            return f"In {place}, {what} is expected instead of {character!r}."
     return f"{kind or ''} {what}, in {place}.".strip()
 
 
@@ -210,7 +210,7 @@ def emptied_notice(file: Path) -> str | None:
     if not is_emptied:
         return None
     return (
-        f"{file} is empty or gone, so the settings that were read before hold. "
+        f"{file} is empty or gone, so the settings that were read before still apply. "
         "Restore it, or write {} for all defaults."
     )
 

@@ -20,7 +20,7 @@ from nacre.runtime.settings.disk.secrets import KEYRING_SERVICE, from_keyring, w
 
 VARIABLE = re.compile(r"\$(?P<literal>\$)?\{(?P<keyring>keyring:)?(?P<name>[A-Z_][A-Z0-9_]*)\}")
 _MARK = "\u2060"
-"""Marks `${NAME}` where NAME is not set, unlike the letters `$${NAME}`. It has no width."""
+"""Marks a `${NAME}` that is not set, unlike the letters `$${NAME}`. It has no width."""
 _UNSET = re.compile(r"\$\{((?:keyring:)?[A-Z_][A-Z0-9_]*)\}" + _MARK)
 _HARMLESS_CHARS = 2
 _ANY = "*"
@@ -32,7 +32,7 @@ class _Unset(Record):
     """A variable without a value, and where the settings name it."""
 
     path: KeyPath
-    told: str
+    problem: str
 
 
 def filled_in(
@@ -48,10 +48,9 @@ def filled_in(
     """
     missing: list[_Unset] = []
     found = _filled(raw, environment, (), missing)
-    told = [
-        _left_out(found, each) for each in reversed(missing)
-    ]  # from the end, so that places in lists hold
-    return found, tuple(dict.fromkeys(reversed(told)))
+    # From the end, because removing an item of a list moves those after it.
+    notices = [_leave_out(found, each) for each in reversed(missing)]
+    return found, tuple(dict.fromkeys(reversed(notices)))
 
 
 def unset_in(*values: object) -> str:
@@ -66,29 +65,29 @@ def unset_in(*values: object) -> str:
 
 
 @contextmanager
-def variables_unseen(file: Path, environment: Mapping[str, str]) -> Iterator[None]:
+def hidden_values(file: Path, environment: Mapping[str, str]) -> Iterator[None]:
     """Replaces values of variables by `${NAME}` in the message of a `ConfigError`."""
     try:
         yield
     except ConfigError as error:
-        told = values_unseen(str(error), file, environment)
-        if told == str(error):
+        text = hide_values(str(error), file, environment)
+        if text == str(error):
             raise
-        raise ConfigError(told) from None
+        raise ConfigError(text) from None
 
 
-def values_unseen(told: str, file: Path, environment: Mapping[str, str]) -> str:
+def hide_values(text: str, file: Path, environment: Mapping[str, str]) -> str:
     """The text with the values of variables in the settings replaced by `${NAME}`.
 
     Values in the environment are often keys. Values of one or two characters stay: they are no secrets, and
     a text without them would be unreadable.
     """
-    text = ""
+    written = ""
     with suppress(OSError, UnicodeDecodeError):
-        text = file.read_text(encoding="utf-8-sig") if file.is_file() else ""
-    matches = [match for match in VARIABLE.finditer(text) if not match["literal"]]
+        written = file.read_text(encoding="utf-8-sig") if file.is_file() else ""
+    matches = [match for match in VARIABLE.finditer(written) if not match["literal"]]
     if not matches:
-        return told
+        return text
     values: dict[str, str] = {}
     with suppress(ConfigError):  # a `.env` or a keyring that cannot be read filled nothing in
         found = with_environment_file(environment, file)
@@ -98,8 +97,8 @@ def values_unseen(told: str, file: Path, environment: Mapping[str, str]) -> str:
     for value in sorted(values, key=len, reverse=True):
         if len(value) > _HARMLESS_CHARS:
             for spelled in (value, repr(value)[1:-1]):
-                told = told.replace(spelled, f"${{{values[value]}}}")
-    return told
+                text = text.replace(spelled, f"${{{values[value]}}}")
+    return text
 
 
 def _filled(value: Any, environment: Mapping[str, str], path: KeyPath, missing: list[_Unset]) -> Any:
@@ -113,15 +112,19 @@ def _filled(value: Any, environment: Mapping[str, str], path: KeyPath, missing: 
     def text_of(match: re.Match[str]) -> str:
         if match["literal"]:
             return match[0][1:]
-        found, told = _from_keyring(match["name"]) if match["keyring"] else _named(match["name"], environment)
-        if told:
-            missing.append(_Unset(path=path, told=told))
+        found, problem = (
+            _from_keyring(match["name"])
+            if match["keyring"]
+            else _from_environment(match["name"], environment)
+        )
+        if problem:
+            missing.append(_Unset(path=path, problem=problem))
         return found or f"{match[0]}{_MARK}"
 
     return VARIABLE.sub(text_of, value)
 
 
-def _named(name: str, environment: Mapping[str, str]) -> tuple[str, str]:
+def _from_environment(name: str, environment: Mapping[str, str]) -> tuple[str, str]:
     text = environment.get(name, "").strip()
     return text, "" if text else f"names the environment variable {name}, which is not set"
 
@@ -135,22 +138,22 @@ def _from_keyring(name: str) -> tuple[str, str]:
     return secret, "" if secret else f"names {name} of the system's keyring, which has no such key; {put}"
 
 
-def _off(holder: Any, key: str | int) -> None:
+def _turn_off(holder: Any, key: str | int) -> None:
     holder[key] = {"enabled": False}
 
 
-def _gone(holder: Any, key: str | int) -> None:
+def _remove(holder: Any, key: str | int) -> None:
     del holder[key]
 
 
-def _unasked(holder: Any, key: str | int) -> None:
+def _remove_key(holder: Any, key: str | int) -> None:
     marks = "".join(f"${{{name}}}{_MARK}" for name in _unset_names(holder[key]))
     known = {name: part for name, part in holder[key].items() if not any(_unset_names(part))}
     holder[key] = {**known, "apiKey": marks}
 
 
-def _marked(_holder: Any, _key: str | int) -> None:
-    """Whoever uses the value looks for the mark."""
+def _keep_mark(_holder: Any, _key: str | int) -> None:
+    """The reader of the value looks for the mark."""
 
 
 _VITAL: tuple[tuple[str, ...], ...] = (
@@ -163,28 +166,32 @@ _VITAL: tuple[tuple[str, ...], ...] = (
     ("memory", "url"),
     ("memory", "writes"),
 )
-"""Without these it is unknown who may do what, at which cost, or where the data is."""
+"""These decide who may do what, at which cost, and where the data is."""
 _PARTS: tuple[tuple[tuple[str, ...], str, Callable[[Any, str | int], None]], ...] = (
-    (("models", "providers", _ANY), "this provider is not asked", _unasked),
-    (("mcp", "servers", _ANY), "this tool server is left out", _gone),
-    (("channels", _ANY, "accounts", _ANY), "this account is off", _off),
-    (("channels", _ANY), "this channel is off", _off),
-    (("plugins", "entries", _ANY), "this extension is off", _off),
+    (("models", "providers", _ANY), "this provider is not asked", _remove_key),
+    (("mcp", "servers", _ANY), "this tool server is left out", _remove),
+    (("channels", _ANY, "accounts", _ANY), "this account is off", _turn_off),
+    (("channels", _ANY), "this channel is off", _turn_off),
+    (("plugins", "entries", _ANY), "this extension is off", _turn_off),
     *(
         (prefix, effect, act)
         for agent in (("agents", "defaults"), ("agents", "list", _ANY))
         for prefix, effect, act in (
-            ((*agent, "memorySearch", "remote"), "notes get no new vectors, and are found by words", _marked),
-            ((*agent, "memorySearch", "query", "rerank"), "hits are not ranked again", _gone),
-            ((*agent, "model"), "this model is not asked", _marked),
+            (
+                (*agent, "memorySearch", "remote"),
+                "new notes are found only by words",
+                _keep_mark,
+            ),
+            ((*agent, "memorySearch", "query", "rerank"), "hits are not ranked again", _remove),
+            ((*agent, "model"), "this model is not asked", _keep_mark),
         )
     ),
-    (("http",), "there is no HTTP server", _gone),
+    (("http",), "there is no HTTP server", _remove),
 )
 """The first match says what is left out; otherwise only the value is, and its default applies."""
 
 
-def _left_out(raw: dict[str, Any], missing: _Unset) -> str:
+def _leave_out(raw: dict[str, Any], missing: _Unset) -> str:
     """Removes the part that needs a variable, and returns a sentence.
 
     Raises:
@@ -194,10 +201,10 @@ def _left_out(raw: dict[str, Any], missing: _Unset) -> str:
     place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
     remedy = "Set it, put it into the file .env beside the settings, or write the value itself."
     if any(_fits(path, prefix) for prefix in _VITAL):
-        raise ConfigError(f"The setting {place} {missing.told}. {remedy}")
+        raise ConfigError(f"The setting {place} {missing.problem}. {remedy}")
     part, effect, act = next(
         ((path[: len(prefix)], effect, act) for prefix, effect, act in _PARTS if _fits(path, prefix)),
-        (path, "its default holds", _gone),
+        (path, "its default applies", _remove),
     )
     holder: Any = raw
     for step in part[:-1]:
@@ -206,7 +213,7 @@ def _left_out(raw: dict[str, Any], missing: _Unset) -> str:
             break
     if holder is not None and (not isinstance(holder, dict) or part[-1] in holder):
         act(holder, part[-1])
-    return f"The setting {place} {missing.told}, so {effect}. {remedy}"
+    return f"The setting {place} {missing.problem}, so {effect}. {remedy}"
 
 
 def _fits(path: KeyPath, prefix: tuple[str, ...]) -> bool:

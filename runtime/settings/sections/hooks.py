@@ -136,9 +136,5 @@ class AgentTools(ToolNames):
 
 def is_named(name: str, patterns: tuple[str, ...]) -> bool:
     """Whether one of the patterns is a tool's name. `*` matches anything; case is ignored."""
-    return any(_matches(pattern, name) for pattern in patterns)
-
-
-def _matches(pattern: str, name: str) -> bool:
-    parts = map(re.escape, pattern.strip().casefold().split("*"))
-    return re.fullmatch(".*".join(parts), name.casefold(), re.DOTALL) is not None
+    expressions = (".*".join(map(re.escape, each.strip().casefold().split("*"))) for each in patterns)
+    return any(re.fullmatch(each, name.casefold(), re.DOTALL) for each in expressions)

@@ -72,9 +72,9 @@ ADDRESS_PROVIDER = "server"
 
 
 def named_by_address(name: str, models: ModelsSettings) -> tuple[str, ModelsSettings]:
-    """`provider/model` in the place of an address, and the settings with a provider that is there.
+    """Turns an address into `provider/model`, and returns the settings with that provider.
 
-    A provider of the settings with this address is taken; any other name stays as it is.
+    A provider of the settings with this address is used. Any other name is unchanged.
     """
     if not name.startswith(("http://", "https://")):
         return name, models
@@ -89,9 +89,9 @@ def named_by_address(name: str, models: ModelsSettings) -> tuple[str, ModelsSett
 def with_profile_keys(
     providers: Mapping[str, ProviderSettings], auth: AuthProfiles, *, now_ms: float
 ) -> Mapping[str, ProviderSettings]:
-    """`models.providers` for embeddings: a provider without a key has that of an auth profile.
+    """`models.providers` for embeddings: a provider without a key gets the key of an auth profile.
 
-    OAuth tokens are left out: they are for chats.
+    OAuth tokens are left out, because they are for chats.
     """
     found = dict(providers)
     for provider_id in auth.providers:

@@ -47,7 +47,7 @@ class SettingsSection(Unwritten):
     model_config = ConfigDict(
         frozen=True,
         extra="allow",
-        hide_input_in_errors=True,  # a key in the wrong place must not stand in a trace
+        hide_input_in_errors=True,  # a key in the wrong place must not appear in a traceback
         populate_by_name=True,
         alias_generator=AliasGenerator(validation_alias=to_camel),
         defer_build=True,  # a validator is made when there is something to validate
@@ -124,7 +124,7 @@ def as_duration(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return value
     if _DURATION.fullmatch(str(value)) is None:
-        raise ValueError(f"{value!r} is no duration; write it like '5m', '90s' or '1h'")
+        raise ValueError(f"{value!r} is not a duration; write it like '5m', '90s' or '1h'")
     return str(value)
 
 

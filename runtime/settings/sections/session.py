@@ -143,7 +143,7 @@ class MaintenanceSettings(SettingsSection):
     """The size that cleaning up reduces the folder to. Default: 80 % of `maxDiskBytes`."""
 
     def limits(self) -> "MaintenanceLimits":
-        # Most commands do not need it.
+        # Imported here, because most commands do not need it.
         from nacre.sessions.upkeep.maintenance import MaintenanceLimits
 
         return MaintenanceLimits(
@@ -184,14 +184,14 @@ class SendPolicy(SettingsSection):
 
     def allows(self, key: str, *, channel: str, chat_kind: str) -> bool:
         """Whether messages in a session are answered."""
+        parts = key.split(":", 2)
+        own = parts[2] if len(parts) == 3 and parts[0] == "agent" else key  # without `agent:<id>:`
         actions = {
             rule.action
             for rule in self.rules
             if rule.match.channel.strip().lower() in ("", channel.strip().lower())
             and rule.match.chat_type in ("", chat_kind)
-            and (
-                key.startswith(rule.match.key_prefix) or _without_agent(key).startswith(rule.match.key_prefix)
-            )
+            and (key.startswith(rule.match.key_prefix) or own.startswith(rule.match.key_prefix))
         }
         return "deny" not in actions and ("allow" in actions or self.default == "allow")
 
@@ -235,9 +235,3 @@ class SessionSettings(SettingsSection):
 
 def _ms(duration: Any) -> int | None:
     return duration_ms(duration) if duration else None
-
-
-def _without_agent(key: str) -> str:
-    """A key without its prefix `agent:<id>:`."""
-    parts = key.split(":", 2)
-    return parts[2] if len(parts) == 3 and parts[0] == "agent" else key

@@ -36,14 +36,14 @@ class StorageSettings(SettingsSection):
     """Whether `nacre serve` leaves turns to [workers](workers.md), any number of which run on any
     machines."""
 
-    def chosen(self, told: str, plugins: PluginsSettings) -> StorageChoice:
-        """The storage of an agent. `told` is the value of NACRE_DATABASE_URL, which takes precedence.
+    def chosen(self, named_url: str, plugins: PluginsSettings) -> StorageChoice:
+        """The storage of an agent. `named_url` is the value of NACRE_DATABASE_URL, which takes precedence.
 
         Raises:
             ConfigError: the database is not named, or the chosen extension is switched off.
         """
-        url = told.strip() or self.url.strip()
-        driver = POSTGRES if told.strip() and self.driver == FILES else self.driver
+        url = named_url.strip() or self.url.strip()
+        driver = POSTGRES if named_url.strip() and self.driver == FILES else self.driver
         if driver == FILES:
             return StorageChoice()
         if driver == POSTGRES and not url:
@@ -67,9 +67,7 @@ def with_storage(raw: dict[str, Any], file: Path) -> dict[str, Any]:
         ConfigError: both are set, to different values.
     """
     memory = raw["memory"] if isinstance(raw.get("memory"), dict) else {}
-    named = (
-        {key: memory[key] for key in ("driver", "url") if key in memory} if isinstance(memory, dict) else {}
-    )
+    named = {key: memory[key] for key in ("driver", "url") if key in memory}
     if not named or not isinstance(raw.get("storage", {}), dict):
         return raw
     if "driver" in named:

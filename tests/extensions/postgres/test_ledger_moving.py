@@ -163,7 +163,7 @@ async def test_what_both_wrote_is_not_mixed(database_url: str, tmp_path: Path) -
         await ledger.people.revoke("line", "ann")
     there = await contents(rows)
     done = await copied(file, rows)
-    assert "written to in both" in done.problems[0]
+    assert "Both ledgers of the channels have changed" in done.problems[0]
     assert (await contents(rows)).checksum == there.checksum
     with pytest.raises(LedgerUnusable, match="still"):
         await rows.open(now=Clock(), new_id=CountingIds())

@@ -119,7 +119,7 @@ def test_the_default_agent(tmp_path: Path, entries: Any, default: str) -> None:
 
     assert config.agent_id == default
     assert [agent.id for agent in config.agents if agent.is_default] == [default]
-    told = any("marked as the default: work, play. work is it" in text for text in config.notices)
+    told = any("marked as the default: work, play. work is used" in text for text in config.notices)
     assert told is (len([entry for entry in entries if entry.get("default")]) > 1)
 
 

@@ -131,7 +131,7 @@ def test_cases_are_read_from_a_file(tmp_path: Path) -> None:
         Case(name="b", asks=("a", "b"), expected=["c"]),
     )
     file.write_text('{"ask": "One?"}\n{"question": "Two?"}\n')
-    with pytest.raises(ValueError, match=r"Line 2 of .* is no case: KeyError\('ask'\)"):
+    with pytest.raises(ValueError, match=r"Line 2 of .* is not a case: KeyError\('ask'\)"):
         read_cases(file)
 
 

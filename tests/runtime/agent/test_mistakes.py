@@ -130,7 +130,7 @@ async def test_a_stream_that_nobody_reads_warns(tmp_path: Path) -> None:
 async def test_a_blocking_agent_in_a_coroutine_warns_once(tmp_path: Path) -> None:
     """It works, but the loop stands still; outside of one nothing is said."""
     with (
-        pytest.warns(RuntimeWarning, match="stands still") as warned,
+        pytest.warns(RuntimeWarning, match="blocks it until") as warned,
         BlockingAgent.open(state_dir=tmp_path, environment={}, watch=False) as agent,
     ):
         assert agent.ask("hello") is not None

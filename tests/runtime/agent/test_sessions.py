@@ -245,7 +245,7 @@ async def test_a_fresh_session_by_a_call(tmp_path: Path) -> None:
 async def test_only_keys_with_a_session_have_one(tmp_path: Path) -> None:
     """Asking for another begins nothing; the sentence says how one begins."""
     async with opened(tmp_path, ScriptedModel(says("Hello."))) as agent:
-        with pytest.raises(SessionNotFound, match="first words"):
+        with pytest.raises(SessionNotFound, match="first message starts one"):
             await agent.sessions.get()
         with pytest.raises(SessionKeyInvalid):
             await agent.sessions.get("  ")

@@ -88,7 +88,7 @@ async def test_one_can_return_to_where_one_was(tmp_path: Path) -> None:
         await told(agent, "Plan the garden")
         await told(agent, "Now the bees")
         answer = await told(agent, "/rewind 2")
-    assert "The conversation begins anew." in answer
+    assert "The conversation is empty now." in answer
     [back] = [line.split()[1] for line in answer.split("\n") if line.endswith("returns to where you were.")]
 
     model = ScriptedModel(says("Honey."))

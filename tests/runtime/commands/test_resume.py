@@ -142,7 +142,7 @@ async def test_what_cannot_be_gone_back_to_is_told(tmp_path: Path) -> None:
         gone, _ = await tell(agent, f"/resume {first}")
 
     assert nothing == "This chat has no earlier session to go back to."
-    assert present == "This is the session that goes on already."
+    assert present == "This is the current session."
     assert too_high == "This chat has no earlier session '7'. /resume lists them."
     assert gone == f"This chat has no earlier session {first!r}. /resume lists them."
 

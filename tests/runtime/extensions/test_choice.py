@@ -59,7 +59,7 @@ def test_what_the_settings_ask_for(settings: dict[str, Any], ids: tuple[str, ...
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[]", "holds list, where an object belongs"),
+        ("[]", "contains list instead of an object"),
         ('{"id": "Bees"}', "has the id 'Bees'"),
         ('{"id": "memory-core"}', "has the id 'memory-core'"),
         ('{"id": "bees", "kind": "bridge"}', "has the kind 'bridge'"),

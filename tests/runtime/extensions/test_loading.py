@@ -195,12 +195,12 @@ def test_a_broken_extension_takes_nothing_along(tmp_path: Path) -> None:
     assert came["tools"] == ["greet"]
     assert came["stable"].count("## From greet") == 1
     expected = {
-        "The extension 'b_twin' was not loaded. Its tool 'greet' has a name that is taken.",
+        "The extension 'b_twin' was not loaded. Its tool 'greet' has a name that is already in use.",
         "The extension 'explodes' was not loaded. It could not be loaded: RuntimeError: it was run.",
         "The extension 'exits' was not loaded. It could not be loaded: SystemExit: 3.",
         "The extension 'hooked' was not loaded. It could not be loaded: ValueError: There is no hook named "
         "'before_tol'. Did you mean 'before_tool'?.",
-        "The extension 'takes' was not loaded. Its tool 'read' has a name that is taken.",
+        "The extension 'takes' was not loaded. Its tool 'read' has a name that is already in use.",
         "The extension 'commands' was not loaded. There are two chat commands '/status'. "
         "Give yours another name: @nacre.command('another-name', …).",
         "The settings name the extension 'gone', which is not installed.",

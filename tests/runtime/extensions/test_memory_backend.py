@@ -74,4 +74,4 @@ def test_memory_core_answers_where_it_is_not_installed(home: Path) -> None:
     found = run_nacre(home, "memory", "search", "boat")
 
     assert "The boat is in the shed." in found.stdout
-    assert "memory.backend is 'finder', and no extension brings it" in found.stderr
+    assert "memory.backend is 'finder', but no extension provides it" in found.stderr

@@ -11,7 +11,7 @@ import pytest
 from nacre.bridges.contracts.bridge import Place
 from nacre.runtime.contracts.inbound import Attachment, Inbound
 from nacre.runtime.ledger.ledger import Ledger
-from nacre.runtime.ledger.records import Beaten, BridgeStatus, JobChanged, JobMoved, StoredJob
+from nacre.runtime.ledger.records import BridgeStatus, HeartbeatRan, JobChanged, JobMoved, StoredJob
 
 PLACE = Place(channel="line", account="default", chat_id="c")
 CHAT = ("line", "default", "c")
@@ -231,7 +231,7 @@ class LedgerContract:
             with pytest.raises(JobChanged):
                 await ledger.tell(said(1), ["again"], along=moves)
             assert await ledger.jobs.last_beat_ms("main", 70) == 70
-            beaten = Beaten(agent_id="main", at_ms=77, before_ms=70)
+            beaten = HeartbeatRan(agent_id="main", at_ms=77, before_ms=70)
             await ledger.tell(said(1), ["a", "b"], along=beaten)
             with pytest.raises(JobChanged):
                 await ledger.tell(said(1), ["of another program"], along=beaten)

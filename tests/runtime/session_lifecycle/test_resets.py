@@ -232,13 +232,13 @@ async def test_a_session_that_cannot_be_ended_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "hours", "shown"),
     [
-        ({}, 3, "⏳ Begun 3h 0m ago · last words 3h 0m ago · daily reset 2026-03-15 04:00"),
-        ({}, 30, "⏳ Begun 1d 6h ago · last words 1d 6h ago · daily reset with the next message"),
-        ({"reset": {"mode": "none"}}, 30, "⏳ Begun 1d 6h ago · last words 1d 6h ago · no reset"),
+        ({}, 3, "⏳ Started 3h 0m ago · last message 3h 0m ago · daily reset 2026-03-15 04:00"),
+        ({}, 30, "⏳ Started 1d 6h ago · last message 1d 6h ago · daily reset with the next message"),
+        ({"reset": {"mode": "none"}}, 30, "⏳ Started 1d 6h ago · last message 1d 6h ago · no reset"),
         (
             {"reset": {"mode": "idle"}},
             0.75,
-            "⏳ Begun 45m ago · last words 45m ago · idle reset 2026-03-14 13:00",
+            "⏳ Started 45m ago · last message 45m ago · idle reset 2026-03-14 13:00",
         ),
     ],
 )

@@ -17,12 +17,12 @@ from nacre.runtime.settings.config import load_config
         ("{\n  a: [1, 2\n", "The array […] that begins in line 2, column 6 is never closed."),
         ('{\n  a: "x\n"}', "The string that begins in line 2, column 6 is never closed."),
         ("{a: 1, /* x }", "The comment that begins in line 1, column 8 is never closed."),
-        ("{\n  a: 1\n  b: 2\n}", "In line 3, column 3, 'b' stands where a comma or '}' belongs."),
-        ("{\n  'ä': 1,\n  b 2}", "In line 3, column 5, '2' stands where a colon belongs."),
-        ("// c\n{a: }", "In line 2, column 5, '}' stands where a value belongs."),
-        ("{a: tru}", "In line 1, column 8, '}' stands where 'e' belongs."),
+        ("{\n  a: 1\n  b: 2\n}", "In line 3, column 3, a comma or '}' is expected instead of 'b'."),
+        ("{\n  'ä': 1,\n  b 2}", "In line 3, column 5, a colon is expected instead of '2'."),
+        ("// c\n{a: }", "In line 2, column 5, a value is expected instead of '}'."),
+        ("{a: tru}", "In line 1, column 8, 'e' is expected instead of '}'."),
         ("{a: 1,, b: 2}", "In line 1, column 7, there is a comma too many."),
-        ("{a: 1}\n}", "In line 2, column 1, '}' stands behind the end."),
+        ("{a: 1}\n}", "In line 2, column 1, '}' is after the end."),
     ],
 )
 def test_a_slip_is_told_with_its_place(tmp_path: Path, text: str, problem: str) -> None:

@@ -36,7 +36,7 @@ def test_a_key_is_read(text: str, key: tuple[str | int, ...]) -> None:
 @pytest.mark.parametrize("text", ["", ".", "a..b", "a[", "a.b]", 'a."b', "[0", "agents.list[nobody].name"])
 def test_what_is_no_key_is_told(text: str) -> None:
     """Never a trace, and never half of a key."""
-    with pytest.raises(ConfigError, match=r"is no key|no entry has the id"):
+    with pytest.raises(ConfigError, match=r"is not a key|no entry has the id"):
         key_of(text, RAW)
 
 

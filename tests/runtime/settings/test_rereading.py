@@ -10,7 +10,7 @@ from nacre.runtime.contracts.errors import SpendingCapReached
 from nacre.runtime.contracts.events import Event, ReplyReady, Warned
 from nacre.runtime.models.scripted import Clock, ScriptedModel, says
 from nacre.runtime.models.spending import Estimate
-from nacre.runtime.settings.changes import taken_over
+from nacre.runtime.settings.changes import apply_changes
 from nacre.runtime.settings.config import SettingsInFile, load_config
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.settings.spending import spending_ledger
@@ -32,7 +32,7 @@ async def test_a_change_counts_at_the_next_turn_and_is_told_once(tmp_path: Path)
         assert told(await events_of(agent, said("one"))) == []
         settings(tmp_path, maxSteps=3, contextTokens=90_000)
         assert told(await events_of(agent, said("two"))) == [
-            "The changed settings count from now on: agents.defaults.maxSteps.",
+            "The changed settings apply from now on: agents.defaults.maxSteps.",
             "These take effect at the next start: agents.defaults.contextTokens.",
         ]
         assert (agent.settings.agent.max_steps, agent.settings.agent.context_tokens) == (3, None)
@@ -47,7 +47,7 @@ async def test_a_broken_file_keeps_the_old_settings(tmp_path: Path) -> None:
         events = await events_of(agent, said("one"))
         assert isinstance(events[-1], ReplyReady)
         [sentence] = told(events)
-        assert "the old ones hold" in sentence
+        assert "the old ones apply" in sentence
         assert "agents.defaults.maxSteps" in sentence
         assert agent.settings.agent.max_steps == 7
         assert told(await events_of(agent, said("two"))) == []
@@ -80,7 +80,7 @@ async def test_a_raised_cap_lets_an_open_program_go_on_today(tmp_path: Path) -> 
     write_settings(tmp_path, {"usage": {"dailyCapUsd": 2}})
     assert file.look(config.settings) is not None
     (await ledger.reserve("turn", "a/b", Estimate(prompt_usd=0.1))).release()
-    assert file.to_tell() == ("The changed settings count from now on: usage.dailyCapUsd.",)
+    assert file.take_notices() == ("The changed settings apply from now on: usage.dailyCapUsd.",)
 
 
 @pytest.mark.parametrize("left", [b"", b" \n", None])
@@ -95,9 +95,9 @@ def test_a_settings_file_that_is_emptied_while_a_program_runs_changes_nothing(
 
     assert file.look(config.settings) is None
     assert config.daily_cap.usd == 1
-    assert len(file.to_tell()) == 1
+    assert len(file.take_notices()) == 1
     assert file.look(config.settings) is None
-    assert file.to_tell() == ()
+    assert file.take_notices() == ()
 
     path.write_text("{}", encoding="utf-8")
     assert file.look(config.settings) is not None
@@ -109,10 +109,10 @@ def test_what_was_told_or_changed_back_is_no_news() -> None:
     running = Settings()
     changed = Settings.model_validate({"memory": {"citations": "off"}, "tools": {"rules": {"x": {}}}})
 
-    first = taken_over(running, running, changed)
+    first = apply_changes(running, running, changed)
     assert (first.at_once, first.later) == (("tools.rules",), ("memory.citations",))
-    assert taken_over(first.settings, changed, changed).sentences == ()
-    back = taken_over(first.settings, changed, running)
+    assert apply_changes(first.settings, changed, changed).sentences == ()
+    back = apply_changes(first.settings, changed, running)
     assert (back.at_once, back.later) == (("tools.rules",), ())
 
 
@@ -120,4 +120,4 @@ def test_keys_of_others_are_not_told() -> None:
     """Channels are taken over by `nacre serve`, and other agents read their own settings."""
     now = Settings.model_validate({"channels": {"irc": {}}, "agents": {"list": [{"id": "work"}]}})
 
-    assert taken_over(Settings(), Settings(), now).sentences == ()
+    assert apply_changes(Settings(), Settings(), now).sentences == ()

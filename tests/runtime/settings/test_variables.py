@@ -41,9 +41,9 @@ def test_a_key_can_stay_in_the_environment(tmp_path: Path) -> None:
             "again",
         ),
         ({"agents": {"defaults": {"model": {"primary": "${BEES_KEY}"}}}}, "model is not asked"),
-        ({"agents": {"defaults": {"userTimezone": "${BEES_KEY}"}}}, "default holds"),
-        ({"agents": {"list": [{"id": "a", "name": "${BEES_KEY}"}, {"id": "b"}]}}, "default holds"),
-        ({"skills": {"load": {"extraDirs": ["${BEES_KEY}", "~/x", "${BEES_KEY}/y"]}}}, "default holds"),
+        ({"agents": {"defaults": {"userTimezone": "${BEES_KEY}"}}}, "default applies"),
+        ({"agents": {"list": [{"id": "a", "name": "${BEES_KEY}"}, {"id": "b"}]}}, "default applies"),
+        ({"skills": {"load": {"extraDirs": ["${BEES_KEY}", "~/x", "${BEES_KEY}/y"]}}}, "default applies"),
         ({"http": {"port": "${BEES_KEY}"}}, "no HTTP server"),
     ],
 )

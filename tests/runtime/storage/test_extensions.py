@@ -76,8 +76,8 @@ def test_everything_lies_with_the_backend_that_is_chosen(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("code", "manifest", "settings", "plugins", "sentence"),
     [
-        (None, {}, {}, {}, "no extension that is installed keeps data under this name"),
-        (VAULT, {"kind": "channel"}, {}, {}, "no extension that is installed keeps data under this name"),
+        (None, {}, {}, {}, "no installed extension stores data under this name"),
+        (VAULT, {"kind": "channel"}, {}, {}, "no installed extension stores data under this name"),
         (
             "raise ImportError('no driver')",
             {"kind": "storage"},

@@ -283,7 +283,7 @@ def test_settings_are_bounded_and_nonsense_is_refused() -> None:
     )
     assert (settings.soft_trim_ratio, settings.hard_clear_ratio) == (1.0, 0.0)
     assert (settings.keep_last_assistants, settings.soft_trim.max_chars) == (3, 10)
-    with pytest.raises(ValueError, match="no duration"):
+    with pytest.raises(ValueError, match="not a duration"):
         ContextPruningSettings.model_validate({"ttl": "soon"})
 
 

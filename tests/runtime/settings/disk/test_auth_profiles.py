@@ -97,7 +97,7 @@ def test_the_owners_order_goes_before_the_last_good_one(
         (b"\xff\xfe\x00s", "it is not UTF-8"),
         (b"[1]", "it has no object 'profiles'"),
         (b"[" * 100_000, "it is not JSON"),
-        (None, "it is no plain file"),
+        (None, "it is not a plain file"),
     ],
 )
 def test_a_broken_file_is_a_sentence_without_its_keys(

@@ -76,7 +76,7 @@ def test_a_value_is_put_into_any_text(written: tuple[str, Any], path: list[str],
     for step in path[:-1]:
         holder = holder.setdefault(step, {})
         if not isinstance(holder, dict):
-            with pytest.raises(ValueError, match=r"stands above|in this form|cannot be made|no object"):
+            with pytest.raises(ValueError, match=r"the parent of|in this form|cannot be made|not an object"):
                 with_value(text, path, value)
             return
     is_new = path[-1] not in holder
@@ -134,10 +134,10 @@ def test_other_forms_of_a_file(text: str, made: str) -> None:
 @pytest.mark.parametrize(
     ("text", "path", "told"),
     [
-        ("{a: 1}", ["a", "b"], "no object"),
-        ("{a: {}}", ["a", 0], "no list"),
-        ("{a: []}", ["a", 1], "no list of that length"),
-        ("{}", ["a", 1], "no such item"),
+        ("{a: 1}", ["a", "b"], "not an object"),
+        ("{a: {}}", ["a", 0], "not a list"),
+        ("{a: []}", ["a", 1], "not a list of that length"),
+        ("{}", ["a", 1], "begins with the item 0"),
         ("{a: ", ["a"], "."),
     ],
 )
