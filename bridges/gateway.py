@@ -47,7 +47,7 @@ FLUSH_SECONDS = 5.0
 MOST_REFUSED = 5
 """How many groups that are not in the settings a status names; anybody can add the assistant to one."""
 MOST_ID_CHARS = 2_000
-"""Of all ids of a message together, as they stand in keys; a database indexes no longer ones."""
+"""The maximum length of all ids of a message together, in keys; databases index no longer ones."""
 
 
 class Gateway:
@@ -242,7 +242,7 @@ class Gateway:
         if not await self.connections.flush(FLUSH_SECONDS):
             log.info("not everything was sent; the next start sends the rest")
         await self.connections.stop_bridges()
-        if self._taking:  # a ledger that is away would be waited for
+        if self._taking:  # they may wait for a ledger that cannot be reached
             _, left = await asyncio.wait(self._taking, timeout=FLUSH_SECONDS)
             await stop_tasks(*left)
         await self.dispatcher.close()
@@ -257,7 +257,7 @@ class Gateway:
 
     async def _resume(self) -> None:
         await self._choices.load()
-        self._may_take.clear()  # what is stored while the ledger is read would be taken twice
+        self._may_take.clear()  # messages that are stored while the ledger is read would be taken twice
         try:
             if self._taking:
                 await asyncio.wait(self._taking)
@@ -326,10 +326,8 @@ class Gateway:
         await self._take(key, receive)
 
     async def _take(self, key: str, receive: Callable[[], Awaitable[Received | None]]) -> None:
-        """Stores a message and takes it, completely even if the caller is cancelled. Otherwise it could be on
-        disk without being in a queue.
-        """
-        while not self._may_take.is_set():  # another reading may have begun when this goes on
+        """Stores a message and queues it, even if the caller is cancelled in between."""
+        while not self._may_take.is_set():  # it may be cleared again before this continues
             await self._may_take.wait()
 
         async def take() -> None:

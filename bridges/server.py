@@ -39,12 +39,8 @@ HideSecrets: TypeAlias = Callable[[tuple[str, ...]], None]
 """Keeps secrets out of the log."""
 
 
-def _hide_nothing(_secrets: tuple[str, ...]) -> None:
-    pass
-
-
 class Server:
-    """Use it as `async with await Server.open(...)`."""
+    """Serves the channels of the settings. Use it as `async with await Server.open(...)`."""
 
     def __init__(
         self,
@@ -82,7 +78,7 @@ class Server:
         *,
         clock: Clock | None = None,
         new_id: NewId = random_id,
-        hide: HideSecrets = _hide_nothing,
+        hide: HideSecrets = lambda _secrets: None,
     ) -> Self:
         """Opens every agent and the ledger, and starts the bridges. First, `hide` gets the passwords.
 
@@ -142,7 +138,7 @@ class Server:
 
     @property
     def elsewhere(self) -> Mapping[tuple[str, str], str]:
-        """The accounts that other programs serve, and the names of these."""
+        """The accounts that other programs serve, and the names of those programs."""
         return self._gateway.sharing.elsewhere
 
     @property

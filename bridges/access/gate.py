@@ -24,7 +24,7 @@ MOST_NAME_CHARS = 80
 
 
 class Gate:
-    """Decides whether messages are answered. Reads the settings and the people anew for each decision."""
+    """Decides whether messages are answered. Reads the settings and the people again for each decision."""
 
     def __init__(
         self,
@@ -42,15 +42,15 @@ class Gate:
     async def verdict(self, inbound: Inbound) -> Verdict:
         """Decides what happens to a message that arrives."""
         role, own_agent = await self._people.arrival(inbound)
-        return replace(self._judged(inbound, role), own_agent=own_agent)
+        return replace(self._judge(inbound, role), own_agent=own_agent)
 
     async def is_still_allowed(self, inbound: Inbound) -> bool:
         """Whether a message that was answered before would be answered again with the same rights."""
-        # It counted as a mention when it was taken, even if the rule for mentions has changed since.
-        verdict = self._judged(replace(inbound, is_mentioned=True), await self._people.role(inbound))
+        # It counted as a mention when it arrived, even if the rule for mentions has changed since.
+        verdict = self._judge(replace(inbound, is_mentioned=True), await self._people.role(inbound))
         return verdict.outcome == "answer" and verdict.is_owner == inbound.is_owner
 
-    def _judged(self, inbound: Inbound, role: Role) -> Verdict:
+    def _judge(self, inbound: Inbound, role: Role) -> Verdict:
         return judge(inbound, self._settings(), role, activation=self._activation(inbound))
 
     async def pairing_text(self, inbound: Inbound) -> str:
@@ -66,7 +66,7 @@ class Verdict(Record):
     is_owner: bool = False
     why: str = ""
     is_unlisted: bool = False
-    """Whether a group that is not in the settings addresses the assistant."""
+    """Whether the message mentions the assistant in a group that the settings do not name."""
     own_agent: str = ""
     """The id of the agent that alone answers the sender in private; empty if the settings choose."""
 
@@ -74,8 +74,8 @@ class Verdict(Record):
 def judge(inbound: Inbound, settings: Settings, role: Role, *, activation: str = "") -> Verdict:
     """Decides what happens to a message of a sender with `role`.
 
-    Ids are compared byte by byte, or without case if the bridge says that its channel ignores case. Whatever
-    is not `direct` counts as a group. `activation` is the group's choice, `mention` or `always`, and
+    Ids are compared byte by byte, or without case if the bridge says that its channel ignores case. Every
+    chat kind but `direct` counts as a group. `activation` is the group's choice, `mention` or `always`, and
     overrides `requireMention`.
     """
     is_owner = bool(inbound.sender_id) and (role == "owner" or _is_named_owner(inbound, settings))
@@ -119,9 +119,7 @@ def _in_a_group(inbound: Inbound, channel: AccountRules, activation: str, *, is_
 
 
 def _is_named_owner(inbound: Inbound, settings: Settings) -> bool:
-    """Whether the settings name the sender on this channel. The same id on another channel is another
-    person.
-    """
+    """Whether the settings name the sender on this channel; an id on another channel is another person."""
     channel = inbound.channel.strip().lower()
     named = (each.partition(":") for each in settings.commands.owner_allow_from)
     ids = [sender for where, _, sender in named if where.strip().lower() == channel and sender]

@@ -31,7 +31,7 @@ could keep everybody else out for an hour.
 
 
 class Person(Record):
-    """A person on a channel: one who asks, with a `code`, or one who was let in, with a `role`."""
+    """A person on a channel who asks for access, with a `code`, or has it, with a `role`."""
 
     channel: str
     account: str
@@ -73,7 +73,7 @@ class People:
         return code if is_new else ""
 
     async def pending(self) -> tuple[Person, ...]:
-        """The people who ask to be let in, the oldest first."""
+        """The people who ask for access, the oldest request first."""
         return tuple(self._person(row) for row in await self._rows.asking(self._now_ms() - CODE_MS))
 
     async def approved(self) -> tuple[Person, ...]:
@@ -94,9 +94,7 @@ class People:
         return self._person(StoredPerson(*who, now_ms, role=role, own_agent=own_agent))
 
     async def deny(self, code: str) -> Person | None:
-        """Refuses the person with this code, who may ask again after the hour. Returns `None` if the code is
-        unknown.
-        """
+        """Refuses the person with this code for an hour. Returns `None` if the code is unknown."""
         now_ms = self._now_ms()
         who = await self._rows.deny(_plain(code), since_ms=now_ms - CODE_MS)
         return None if who is None else self._person(StoredPerson(*who, now_ms))

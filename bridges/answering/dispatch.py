@@ -33,7 +33,7 @@ from nacre.runtime.contracts.clock import Sleep
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.hooks.events import BeforeTool, Deny
 from nacre.runtime.hooks.hooks import around_answer
-from nacre.runtime.ledger.ledger import AccountId, Ledger, told
+from nacre.runtime.ledger.ledger import AccountId, Ledger, counts_text
 from nacre.runtime.ledger.records import Received
 from nacre.sessions.contracts.errors import SessionError
 
@@ -119,7 +119,7 @@ class SessionQueue:
         try:
             await self._queues.answer(batch)
         except Exception:
-            # Most likely the ledger failed. The turn is in the same state as after a kill and resumes so.
+            # Most likely the ledger failed. The turn is resumed as after a kill.
             log.exception("a turn could not be finished; the next attempt is in %g s", RETRY_SECONDS)
             turn = batch[0].number
             self._waiting[:0] = [replace(received, was_begun=True, turn=turn) for received in batch]
@@ -185,8 +185,7 @@ class SessionQueues:
         return queue.waiting if queue is not None else ()
 
     def depth(self, key: str) -> int:
-        queue = self._queues.get(key)
-        return queue.depth if queue is not None else 0
+        return len(self.waiting(key))
 
     def numbers(self) -> Iterator[int]:
         for queue in self._queues.values():
@@ -243,7 +242,7 @@ class SessionQueues:
         await asyncio.gather(*(queue.close() for queue in list(self._queues.values())))
 
     def end(self, key: str) -> None:
-        """Removes a queue in which nothing is left."""
+        """Removes an empty queue."""
         self._queues.pop(key, None)
         self._on_idle(key)
 
@@ -329,7 +328,8 @@ class Dispatcher:
         if self._is_closing:
             return  # it stays in the ledger for the next start
         is_busy = self.is_busy_in(key)
-        has_work = is_busy or self._is_sending(inbound)
+        connection = self._connections.find(inbound)
+        has_work = is_busy or (connection is not None and connection.outgoing.is_sending(inbound.chat_id))
         if not inbound.trigger and is_stop(inbound.text, is_busy=has_work) and may_stop(inbound):
             self._start(self._stop(received, self.queues.clear(key)))
             return
@@ -365,7 +365,7 @@ class Dispatcher:
         await self.queues.finish(turn_seconds)
 
     async def close(self) -> None:
-        """Cancels what runs. What is not done stays in the ledger for the next start."""
+        """Cancels everything. Unfinished work stays in the ledger for the next start."""
         self._is_closing = True
         for unhook in self._unhook:
             unhook()
@@ -380,10 +380,6 @@ class Dispatcher:
             if not await self._gate.is_still_allowed(received.inbound):
                 return Deny("The sender no longer has the right to this. End the turn without further tools.")
         return None
-
-    def _is_sending(self, inbound: Inbound) -> bool:
-        connection = self._connections.find(inbound)
-        return connection is not None and connection.outgoing.is_sending(inbound.chat_id)
 
     def _agent_of(self, received: Received) -> Agent:
         return self._agents.by_id.get(received.agent_id) or self._agents.for_message(received.inbound)
@@ -414,7 +410,7 @@ class Dispatcher:
             line,
             *([f"⚠️ {problem}"] if problem else []),
             f"🌉 Bridges: {' · '.join(status.line for status in self._connections.statuses)}",
-            f"📮 Messages: {told(Counter(await self._ledger.not_done()) - Counter(waiting=1))}",
+            f"📮 Messages: {counts_text(Counter(await self._ledger.not_done()) - Counter(waiting=1))}",
             *await self._upcoming_lines(agent),
         )
 
@@ -443,7 +439,7 @@ class Dispatcher:
     async def _answer(self, batch: tuple[Received, ...]) -> None:
         key, first = batch[0].session_key, batch[0]
         self._stopped.discard(key)
-        # What begins at once was allowed a moment ago.
+        # A message that begins at once was checked a moment ago.
         is_allowed = first.begins and not first.was_begun and len(batch) == 1 and not self._slots.locked()
         async with nullcontext() if self._runner.has_places else self._slots:
             if key in self._stopped:  # while it waited for a slot

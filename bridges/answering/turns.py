@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MIN_DRAFT_CHARS = 24
-"""A shorter draft is not worth the notification."""
+"""A shorter draft is not shown, because each draft may notify people."""
 
 
 class Throttle(Generic[T]):
@@ -96,7 +96,7 @@ class Throttle(Generic[T]):
                     await self._sleep(self._seconds)
             self._task = None
         except Exception as error:  # noqa: BLE001 - a failed draft must not cost the answer
-            log.warning("the draft of an answer is not updated any more: %s", error)
+            log.warning("the draft of an answer is no longer updated: %s", error)
         finally:
             self._is_acting = False
 
@@ -108,7 +108,7 @@ async def repeat(act: Callable[[], Awaitable[None]], *, seconds: float, sleep: S
             await act()
             await sleep(seconds)
     except Exception as error:  # noqa: BLE001 - as above
-        log.warning("the typing indicator is not shown any more: %s", error)
+        log.warning("the typing indicator is no longer shown: %s", error)
 
 
 class LiveReply:
@@ -194,7 +194,7 @@ class LiveReply:
 
 
 UNREACHABLE_SECONDS = 300.0
-"""How long a message waits for an unreachable provider before its sender is told that there is no answer."""
+"""How long a message waits for an unreachable provider before its turn fails."""
 FIRST_RETRY_SECONDS = 2.0
 MAX_RETRY_SECONDS = 10.0
 SHOWN_NAME_CHARS = 60
@@ -307,7 +307,7 @@ class Turns:
     async def _run_until_reachable(
         self, batch: Sequence[Received], inbound: Inbound, read_ids: set[str]
     ) -> Event | None:
-        """As `_run`, but retries for up to `UNREACHABLE_SECONDS` while the provider is unreachable."""
+        """Runs a turn, and retries for up to `UNREACHABLE_SECONDS` while the provider is unreachable."""
         waited_seconds, delay_seconds = 0.0, FIRST_RETRY_SECONDS
         while True:
             outcome = await self._run(batch, inbound, read_ids)
@@ -395,24 +395,17 @@ class Turns:
             await self.finish(batch, "")
             return
         log.warning("a message of %s was not answered: %s", batch[0].session_key, error)
-        # Nobody waits for a heartbeat, and the next one may succeed.
-        text = "" if inbound.trigger == "heartbeat" else _failure_text(error, inbound)
-        await self.finish(batch, text)
+        # An error may name files, people and providers, so only the owner in private reads it. The reason
+        # of a refusal is the hook's own. Nobody waits for a heartbeat, and the next one may succeed.
+        in_private = inbound.is_owner is True and inbound.chat_kind == "direct"
+        text = str(error) if in_private or isinstance(error, MessageRefused) else FAILED
+        await self.finish(batch, "" if inbound.trigger == "heartbeat" else text)
 
 
 def _is_unreachable(error: AgentError) -> bool:
     if isinstance(error, AllModelsFailed):
         return any(map(_is_unreachable, error.failures))
     return isinstance(error, ModelUnavailable) and not isinstance(error, ModelTimedOut)
-
-
-def _failure_text(error: AgentError, inbound: Inbound) -> str:
-    """What a chat reads about a failure. Only the owner in private reads the reason.
-
-    The text of an error may name files, people and providers. A hook words its own refusal.
-    """
-    in_private = inbound.is_owner is True and inbound.chat_kind == "direct"
-    return str(error) if in_private or isinstance(error, MessageRefused) else FAILED
 
 
 def _question(asked: ApprovalAsked, asker: Inbound | None) -> str:
@@ -425,7 +418,7 @@ def _question(asked: ApprovalAsked, asker: Inbound | None) -> str:
         )
         place = "private" if asker.chat_kind == "direct" else where
         call = f"{who} wrote in {place} on {asker.channel}:\n{call}"
-    call = call.replace("`", "\\u0060")  # code, because Markdown hides asterisks and where links lead
+    call = call.replace("`", "\\u0060")  # shown as code, because Markdown hides asterisks
     return (
         f"❓ {asked.why}\n```\n{call}\n```\n"
         f"/approve {asked.approval_id} runs it, /deny {asked.approval_id} [reason] refuses it."
@@ -441,18 +434,18 @@ class TurnRunner(Protocol):
     def stream(self, agent: Agent, inbound: Inbound) -> AsyncGenerator[Event, None]:
         """The events of a message's turn. The last one says how it ended.
 
-        A message that was handed in before resumes its turn. A message without an id is a client's, whose
-        turn ends with its reader.
+        A message that was passed before resumes its turn. A message without an id is from a client, and its
+        turn ends if the client stops reading.
         """
 
     async def admit(self, agent: Agent, inbound: Inbound) -> None:
         """Raises an `AgentError` if the message of a client would be refused now."""
 
     async def problem(self, agent: Agent) -> str:
-        """Why turns of an agent only wait, as a sentence; empty if they do not."""
+        """A sentence that says why turns of an agent only wait; empty if they do not."""
 
     def limited(self, agent: Agent, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
-        """The events of what is no turn, such as a question to the model alone, within the agent's limits."""
+        """Events outside of a turn, such as a question to the model alone, within the agent's limits."""
 
     def runs_here(self, agent: Agent, inbound: Inbound) -> bool:
         """Whether a message's turn runs in this process, so that the message may have ended the process."""

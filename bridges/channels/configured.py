@@ -34,22 +34,22 @@ def channel_named(name: str, plugins: PluginsSettings) -> tuple[Channel[Any], st
         ChannelUnusable: the channel does not exist, is switched off, or is broken.
     """
     item = built_in_extension(name)
-    if item is not None and _brings_a_channel(item):
-        return _loaded(item), f"nacre[{name}]"
-    found = {item.id: item for item in installed_extensions() if _brings_a_channel(item)}
+    if item is not None and _is_channel(item):
+        return _load(item), f"nacre[{name}]"
+    found = {item.id: item for item in installed_extensions() if _is_channel(item)}
     if name not in found:
         known = ", ".join(sorted(found)) or "none"
         raise ChannelUnusable(f"There is no channel {name!r}. Installed channels: {known}.")
     if not plugins.enabled or name in plugins.deny:
         raise ChannelUnusable(f"The channel {name!r} is an extension that plugins switches off.")
-    return _loaded(found[name]), found[name].package
+    return _load(found[name]), found[name].package
 
 
-def _brings_a_channel(item: Installed) -> bool:
+def _is_channel(item: Installed) -> bool:
     return item.manifest is not None and item.manifest.kind == "channel"
 
 
-def _loaded(item: Installed) -> Channel[Any]:
+def _load(item: Installed) -> Channel[Any]:
     if item.problem:
         raise ChannelUnusable(f"The channel {item.id!r} cannot be used. {item.problem}")
     try:

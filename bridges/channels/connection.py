@@ -36,7 +36,7 @@ def tls_context(ca_file: str, setting: str) -> ssl.SSLContext:
     """A TLS context that verifies the certificate and the host name.
 
     Raises:
-        CannotConnect: the file holds no certificate.
+        CannotConnect: the file has no certificate.
     """
     try:
         return ssl.create_default_context(cafile=ca_file or None)
@@ -138,7 +138,7 @@ class LiveConnection(Generic[C]):
 async def until_stopped(stopped: asyncio.Event, *work: Coroutine[Any, Any, T]) -> T | None:
     """Runs coroutines until one of them ends or `stopped` is set, and cancels the rest.
 
-    Returns what the one that ended returned and raises what it raised. Returns `None` if `stopped` is set.
+    Returns or raises the result of the one that ended, or returns `None` if `stopped` is set.
     """
     tasks = [asyncio.create_task(each) for each in work]
     stopping = asyncio.create_task(stopped.wait())

@@ -29,11 +29,11 @@ STEADY_SECONDS = 60.0
 """After this long a connection counts as recovered: the next failure waits as little as the first one."""
 STOP_SECONDS = 10.0
 LEAVE_SECONDS = 30.0
-"""How long a turn may take to end whose account is given up; only one that began at that moment needs it."""
+"""How long a running turn may take when its account is given up."""
 RETRY_SECONDS = 2.0
 
 MakeBridge: TypeAlias = Callable[[AccountId], Bridge]
-"""Makes the bridge of an account anew, because one that was stopped is not started again."""
+"""Makes a new bridge for an account, because a stopped one is never started again."""
 
 
 class Supervisor:
@@ -291,10 +291,10 @@ class BridgeInbox:
 
 
 class Sharing:
-    """The accounts that a gateway would serve, and the bridges of those that it may.
+    """Starts and stops the bridges of a gateway as other programs share its accounts.
 
-    `resume` takes what is open in the ledger. `is_busy` says whether an account has messages in progress, and
-    `leave` forgets them after so many seconds at most.
+    `resume` takes open messages from the ledger. `is_busy` says whether an account has messages in progress,
+    and `leave` forgets them after at most so many seconds.
     """
 
     def __init__(
@@ -319,12 +319,12 @@ class Sharing:
         self._looking = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self.elsewhere: Mapping[AccountId, str] = {}
-        """The accounts that other programs serve, and the names of these."""
+        """The accounts that other programs serve, and the names of those programs."""
         self.lost: asyncio.Future[LedgerLost] = asyncio.get_running_loop().create_future()
-        """Done when this program never serves again."""
+        """Done when this program can no longer serve."""
 
     def add(self, bridge: Bridge) -> None:
-        """Adds a bridge, which the next look may start.
+        """Adds a bridge, which the next call of `look` may start.
 
         Raises:
             ValueError: a bridge with its channel and account exists.
@@ -342,11 +342,11 @@ class Sharing:
             await self._ledger.give_up(account)
 
     def unstarted(self, account: AccountId) -> Bridge | None:
-        """The bridge of an account that another program serves: what its channel can do."""
+        """The bridge of an account that another program serves; it is not started here."""
         return self._bridges.get(account) if account in self.elsewhere else None
 
     async def look(self) -> float | None:
-        """Starts, stops and gives up bridges as the ledger says. Returns the seconds until the next look.
+        """Starts, stops and gives up bridges as the ledger says. Returns the seconds until the next call.
 
         Raises:
             LedgerUnusable: the ledger cannot be used, or belongs to a program that must be alone.
@@ -355,7 +355,7 @@ class Sharing:
             shares = await self._ledger.share(tuple(self._bridges))
             self.elsewhere = shares.elsewhere
             for account in set(self._connections.by_account) - {*shares.held}:
-                log.warning("%s/%s is served by another program by now", *account)
+                log.warning("%s/%s is now served by another program", *account)
                 await self._stop(account, seconds=0)
             before = set(self._connections.by_account)
             new = [self._connections.add(self._bridges[name]) for name in shares.held if name not in before]
@@ -375,12 +375,12 @@ class Sharing:
             return shares.look_seconds
 
     def keep(self, seconds: float | None) -> None:
-        """Looks again from now on, first after so many seconds; without any never."""
+        """Calls `look` regularly from now on, first after so many seconds; never for `None`."""
         if seconds is not None:
             self._task = asyncio.create_task(self._keep(seconds), name="sharing")
 
     async def close(self) -> None:
-        """Looks no more. The bridges stay as they are."""
+        """Stops calling `look`. The bridges keep running."""
         await stop_tasks(self._task)
 
     async def _keep(self, seconds: float) -> None:
@@ -393,7 +393,7 @@ class Sharing:
                 return
             except Exception:
                 log.exception(
-                    "who serves which account is not known; the next look is in %g s", RETRY_SECONDS
+                    "it is unknown who serves which account; the next check is in %g s", RETRY_SECONDS
                 )
                 seconds = RETRY_SECONDS
 
@@ -404,8 +404,8 @@ class Sharing:
         await self._connections.by_account[account].supervisor.stop()
         await self._leave(account, seconds)
         await self._connections.remove(account)
-        await self._resume()  # of messages that were in one queue with those of this account
+        await self._resume()  # messages that shared a queue with those of this account
         del self._bridges[account]
-        with suppress(ChannelUnusable):  # the settings have changed, and `reload` says so
+        with suppress(ChannelUnusable):  # the settings have changed, and `reload` reports it
             if self._make is not None:
                 self._bridges[account] = self._make(account)

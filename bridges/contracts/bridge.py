@@ -99,9 +99,9 @@ class Bridge(ABC):
 
     @cached_property
     def refused(self) -> dict[str, str]:
-        """What is refused although the bridge is connected, such as a room, and why.
+        """What the server refuses to the connected bridge, such as a room, with the reason.
 
-        The status of the bridge shows it. Each start begins with none.
+        The bridge's status shows it. Each start clears it.
         """
         return {}
 

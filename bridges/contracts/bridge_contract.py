@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import Protocol
 
 from nacre.bridges.contracts.bridge import Bridge, Part, Place
@@ -105,13 +106,14 @@ class BridgeContract:
                     await far.say(text)
                 await inbox.holds(len(ODD_TEXTS))
                 for text, inbound in zip(ODD_TEXTS, inbox.inbound, strict=True):
-                    _hold(inbound.text.split() == text.split(), f"{text!r} came as {inbound.text!r}.")
+                    _check(inbound.text.split() == text.split(), f"{text!r} came as {inbound.text!r}.")
                     at = Place(channel=inbound.channel, account=inbound.account, chat_id=inbound.chat_id)
-                    _hold(at == _chat(far.place), f"It came from {at}, and was said in {far.place}.")
-                    _hold(inbound.channel == bridge.channel, f"The channel is {inbound.channel!r}.")
-                    _hold(inbound.chat_kind in CHAT_KINDS, f"There is no chat kind {inbound.chat_kind!r}.")
-                    _hold(bool(inbound.sender_id and inbound.message_id), f"Ids are missing in {inbound}.")
-                    _hold(not inbound.is_owner, "A bridge does not know who the owner is.")
+                    said_in = replace(far.place, thread_id="")
+                    _check(at == said_in, f"It came from {at}, and was said in {said_in}.")
+                    _check(inbound.channel == bridge.channel, f"The channel is {inbound.channel!r}.")
+                    _check(inbound.chat_kind in CHAT_KINDS, f"There is no chat kind {inbound.chat_kind!r}.")
+                    _check(bool(inbound.sender_id and inbound.message_id), f"Ids are missing in {inbound}.")
+                    _check(not inbound.is_owner, "A bridge does not know who the owner is.")
 
         self._run(story)
 
@@ -140,10 +142,10 @@ class BridgeContract:
                     await shows(far, [["once"]])
                     if known.can_read_back:
                         found = await bridge.find(_part(far, "once"))
-                        _hold(found == ids[0], f"The message {ids[0]!r} was found as {found!r}.")
+                        _check(found == ids[0], f"The message {ids[0]!r} was found as {found!r}.")
                         missing = await bridge.find(_part(far, "never said", 7))
-                        _hold(missing is None, f"A message that was never sent was found as {missing!r}.")
-            _hold(len(set(ids)) == 1, f"One part got the ids {ids}.")
+                        _check(missing is None, f"A message that was never sent was found as {missing!r}.")
+            _check(len(set(ids)) == 1, f"One part got the ids {ids}.")
 
         self._run(story)
 
@@ -195,7 +197,7 @@ class BridgeContract:
                 wanted = ["two"] if refusing.inbound else ["one", "two"]
                 await inbox.holds(len(wanted))
                 came = [inbound.text for inbound in inbox.inbound]
-                _hold(came == wanted, f"{wanted} should have come, and {came} did.")
+                _check(came == wanted, f"{wanted} should have come, and {came} did.")
 
         self._run(story)
 
@@ -213,7 +215,7 @@ class BridgeContract:
             except NotDelivered:
                 pass
             else:
-                _hold(False, "A delivery without a connection did not raise NotDelivered.")
+                _check(False, "A delivery without a connection did not raise NotDelivered.")
             await asyncio.gather(running, return_exceptions=True)
             async with started(far.bridge(), RecordingInbox()) as again:
                 await again.deliver(_part(far, "here again", 2))
@@ -236,7 +238,7 @@ async def started(bridge: Bridge, inbox: RecordingInbox) -> AsyncIterator[Bridge
     connected = asyncio.create_task(inbox.is_connected.wait())
     await asyncio.wait({running, connected}, return_when=asyncio.FIRST_COMPLETED)
     connected.cancel()
-    _hold(not running.done(), "The bridge ended before it was connected.")
+    _check(not running.done(), "The bridge ended before it was connected.")
     try:
         yield bridge
     finally:
@@ -247,17 +249,13 @@ async def started(bridge: Bridge, inbox: RecordingInbox) -> AsyncIterator[Bridge
 async def shows(far: FarSide, words: Sequence[Sequence[str]]) -> None:
     """Checks that the chat shows these messages, word for word, and no others."""
     shown = [text.split() for text in await far.shown(len(words))]
-    _hold(shown == list(map(list, words)), f"The chat shows {shown} instead of {words}.")
+    _check(shown == list(map(list, words)), f"The chat shows {shown} instead of {words}.")
 
 
 def _part(far: FarSide, text: str, number: int = 0) -> Part:
     return Part(place=far.place, text=text, key=f"contract-{number}")
 
 
-def _chat(place: Place) -> Place:
-    return Place(channel=place.channel, account=place.account, chat_id=place.chat_id)
-
-
-def _hold(holds: bool, sentence: str) -> None:
-    if not holds:
+def _check(is_true: bool, sentence: str) -> None:
+    if not is_true:
         raise AssertionError(sentence)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from nacre.bridges.contracts.bridge import Bridge, Capabilities, Part
+from nacre.bridges.contracts.bridge import Bridge, Capabilities
 from nacre.bridges.contracts.errors import DeliveryRefused, NotDelivered
 from nacre.closing import stop_tasks
 from nacre.runtime.contracts.clock import Sleep
@@ -35,7 +35,7 @@ MAX_SENDS = 300
 MAX_RETRY_SECONDS = 300.0
 
 MaySend: TypeAlias = Callable[[Inbound], Awaitable[bool]]
-"""Whether the sender of a message, given without its text, may still have its answer."""
+"""Whether the sender of a message may still have its answer; the message has no text."""
 Around: TypeAlias = Callable[[OutboundPart], AbstractAsyncContextManager[None]]
 """Called around the sending of each part."""
 Step: TypeAlias = Literal["send", "find", "mark", "edit"]
@@ -106,8 +106,8 @@ class Outgoing:
     async def answer(self, chat_id: str, finish: Finish) -> None:
         """Calls `finish`, which records an answer for a chat, and sends the answer.
 
-        Call it right after the sender's rights were checked. If nothing else has to be sent first, `finish`
-        records that the first part is being sent, too, and that part is not looked for again.
+        Call it right after the sender's rights were checked. If nothing else must be sent first, `finish`
+        also records that the first part is being sent, and returns it.
         """
         if chat_id in self._tasks or self._paused or not self._up.is_set():
             await finish(sends=False)
@@ -173,7 +173,7 @@ class Outgoing:
             delay = await self._try(part)
 
     async def _try(self, part: OutboundPart, *, is_recorded: bool = False) -> float | None:
-        """Sends a part, of which `is_recorded` says that its sender's rights and its state are up to date.
+        """Sends a part. `is_recorded` means that its receiver's rights and its state are up to date.
 
         Returns the seconds to wait before the next part; `None` if there is none.
         """
@@ -217,7 +217,8 @@ class Outgoing:
         if not is_recorded or part.sent_id:
             is_durable = not bridge.capabilities.has_idempotent_sends
             await self._insist(lambda: self._outbox.sending(part, durable=is_durable))
-        sent_id = await bridge.deliver(self._marked(part) if step == "mark" else part.part)
+        marked = replace(part.part, text=f"{REPEAT_MARK}{part.part.text}")
+        sent_id = await bridge.deliver(marked if step == "mark" else part.part)
         # A draft that is sent again under its key still shows the draft's text.
         shows_draft = part.was_draft and part.state == "unsure" and step == "send" and bool(sent_id)
         return await self._record_sent(part, sent_id, is_whole=not shows_draft)
@@ -226,7 +227,7 @@ class Outgoing:
         return await self._insist(lambda: self._outbox.sent(part, sent_id, is_whole=is_whole))
 
     async def _insist(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Calls the ledger until it does not refuse: a full disk must not end the sending to a chat."""
+        """Calls the ledger until it does not fail, because a full disk must not end the sending to a chat."""
         refusals = 0
         while True:
             try:
@@ -236,9 +237,6 @@ class Outgoing:
                 delay = retry_delay_seconds(refusals, None)
                 log.error("sending waits for %.0f seconds: %s", delay, error)
             await self._sleep(delay)
-
-    def _marked(self, part: OutboundPart) -> Part:
-        return replace(part.part, text=f"{REPEAT_MARK}{part.part.text}")
 
     async def _fail(
         self,
@@ -262,7 +260,7 @@ def _answer_key(part: OutboundPart) -> str:
 
 _FENCE = re.compile(r" {0,3}(?P<marker>`{3,}(?=[^`]*$)|~{3,})(?P<info>.*)")
 _WORST_SHARE = 3
-"""A cut at a paragraph's end that leaves less than a third of the limit is not worth it."""
+"""The text is not cut at a paragraph's end if that leaves less than a third of the limit."""
 _FENCE_SHARE = 4
 """A fence that takes more than a quarter of the limit is not reopened."""
 _JOINERS = "\u200d\ufe0e\ufe0f"
@@ -295,7 +293,7 @@ def open_fence(text: str) -> Fence | None:
     """The code block that a text leaves open, by CommonMark's rules for fences."""
     fence = None
     for line in text.split("\n"):
-        fence = _behind(line, fence)
+        fence = _fence_after(line, fence)
     return fence
 
 
@@ -309,7 +307,7 @@ def _next_part(
     while room > 0:
         end = _fitting(text, room, length)
         cut = end if end == len(text) else _cut(text, end, fence if opening else None)
-        body = _trimmed(text[:cut], inside=bool(opening))
+        body = text[:cut].removesuffix("\n") if opening else text[:cut].strip("\n").rstrip()
         part = opening + body
         left_open = open_fence(part)
         if left_open and len(left_open.line) * _FENCE_SHARE > most:
@@ -321,7 +319,7 @@ def _next_part(
             rest = text[cut:] if left_open else text[cut:].lstrip("\n")
             return part, rest.removeprefix("\n") if left_open else rest, left_open if rest else None
         room -= over
-    cut = max(1, _fitting(text, most, length))  # marks alone fill the part: no block is drawn around them
+    cut = max(1, _fitting(text, most, length))  # the fence alone would fill the part, so it is left out
     return text[:cut], text[cut:], None
 
 
@@ -352,15 +350,15 @@ def _line_ends(text: str, fence: Fence | None) -> Iterator[tuple[int, bool]]:
     lines = text.split("\n")
     for number, line in enumerate(lines[:-1]):
         place += len(line) + 1
-        fence = _behind(line, fence)
+        fence = _fence_after(line, fence)
         is_inside, opened = fence is not None, fence is not None and not was_inside
         is_whole = not is_inside and (was_inside or not line.strip() or not lines[number + 1].strip())
         was_inside = is_inside
-        if not opened:  # a block's first line is of no use without the second
+        if not opened:  # the first line of a block is useless without the second
             yield place, is_whole
 
 
-def _behind(line: str, fence: Fence | None) -> Fence | None:
+def _fence_after(line: str, fence: Fence | None) -> Fence | None:
     found = _FENCE.match(line)
     if found is None:
         return fence
@@ -381,7 +379,3 @@ def _between_characters(text: str, end: int) -> int:
         if not tears and before != "\u200d":
             return place
     return end
-
-
-def _trimmed(text: str, *, inside: bool) -> str:
-    return text.removesuffix("\n") if inside else text.strip("\n").rstrip()

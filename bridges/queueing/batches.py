@@ -1,11 +1,10 @@
-"""Which messages are answered together, what the model reads of them, and which join a turn that already
-runs.
-"""
+"""Decides which messages are answered together or join a running turn, and what the model reads of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from nacre.runtime.commands.wording import shortened
 from nacre.runtime.contracts.inbound import Inbound
@@ -21,6 +20,9 @@ NO_TEXT = "(files or forwarded text)"
 MAX_ATTEMPTS = 3
 """A message is given up after the program has ended this often while answering it."""
 
+_SENDER = attrgetter(
+    *("channel", "account", "chat_kind", "chat_id", "thread_id", "sender_id", "is_owner", "trigger")
+)
 COPY_SUFFIX = "#steered"
 """The suffix of the id of a message's copy."""
 
@@ -84,20 +86,7 @@ def overflow_text(dropped: Sequence[Received]) -> str:
 
 def same_sender(one: Inbound, other: Inbound) -> bool:
     """Whether two messages have the same sender, rights, place and trigger."""
-    return _sender(one) == _sender(other)
-
-
-def _sender(inbound: Inbound) -> tuple[object, ...]:
-    return (
-        inbound.channel,
-        inbound.account,
-        inbound.chat_kind,
-        inbound.chat_id,
-        inbound.thread_id,
-        inbound.sender_id,
-        inbound.is_owner,
-        inbound.trigger,
-    )
+    return bool(_SENDER(one) == _SENDER(other))
 
 
 class Steering:

@@ -1,6 +1,4 @@
-"""The rules that hold for a session of a chat: the settings, overridden by `/queue`, `/send` and
-`/activation`.
-"""
+"""The rules of a chat's session: the settings, overridden by `/queue`, `/send` and `/activation`."""
 
 from __future__ import annotations
 
@@ -67,7 +65,7 @@ def queue_rules(settings: QueueSettings, channel: str, chosen: str, *, first_deb
         drop=settings.drop,
     )
     for word in chosen.split():
-        rules = _overridden(rules, word)
+        rules = _override(rules, word)
     return rules
 
 
@@ -82,14 +80,12 @@ def parse_queue(text: str) -> str:
         return ""
     rules = QueueRules(mode="collect", debounce_seconds=0, first_debounce_seconds=0, cap=1, drop="old")
     for word in words:
-        rules = _overridden(rules, word)
+        rules = _override(rules, word)
     return " ".join("steer" if word == "queue" else word for word in words)
 
 
 def is_stop(text: str, *, is_busy: bool) -> bool:
-    """Whether a whole message is `/stop` or, while its session is busy, a word that means the same, in any
-    case.
-    """
+    """Whether a message is just `/stop` or, while its session is busy, a word such as `abort`."""
     word = text.strip().lower().rstrip(".!")
     return word == "/stop" or (is_busy and word in _STOP_WORDS)
 
@@ -100,7 +96,7 @@ def may_stop(inbound: Inbound) -> bool:
 
 
 class Choices:
-    """What was chosen for single sessions by commands: read from the ledger, then written through."""
+    """The choices of sessions that commands made, kept in memory and in the ledger."""
 
     def __init__(self, tables: LedgerTables) -> None:
         self._tables = tables
@@ -124,9 +120,7 @@ class Choices:
 
 
 class SessionRules:
-    """The rules of all sessions. `settings` is called for each question, so changed settings count at
-    once.
-    """
+    """The rules of all sessions. `settings` is called each time, so that changes apply at once."""
 
     def __init__(self, choices: Choices, settings: Callable[[], Settings]) -> None:
         self._choices = choices
@@ -162,43 +156,34 @@ class SessionRules:
 
     async def run_command(self, received: Received, command: str, arguments: str) -> str:
         """Executes `/queue`, `/send` or `/activation` and returns the answer."""
-        arguments = arguments.strip()
+        key, word = received.session_key, arguments.strip().lower()
         try:
             match command:
                 case "queue":
-                    return await self._queue(received, arguments)
+                    if word:
+                        await self._choices.put(key, "queue", parse_queue(word))
+                    rules = self.queue(received)
+                    return (
+                        f"⚙️ Queue: {rules.mode} · debounce {rules.debounce_seconds:.15g} s · "
+                        f"cap {rules.cap} · drop {rules.drop}"
+                    )
                 case "send":
-                    return await self._send(received, arguments)
-            return await self._activation(received.session_key, arguments)
+                    if word and word not in ("on", "off", "inherit"):
+                        raise InvalidChoice(SEND_USAGE)
+                    if word:
+                        await self._choices.put(key, "send", "" if word == "inherit" else word)
+                    return f"⚙️ Sending in this session: {'on' if self.may_answer(received) else 'off'}"
+            if word and word not in ("mention", "always"):
+                raise InvalidChoice(ACTIVATION_USAGE)
+            if word:
+                await self._choices.put(key, "activation", word)
+            chosen = self.activation(key)
+            return f"⚙️ Activation: {chosen}" if chosen else f"⚙️ As the settings say. {ACTIVATION_USAGE}"
         except InvalidChoice as error:
             return str(error)
 
-    async def _queue(self, received: Received, arguments: str) -> str:
-        if arguments:
-            await self._choices.put(received.session_key, "queue", parse_queue(arguments))
-        rules = self.queue(received)
-        return (
-            f"⚙️ Queue: {rules.mode} · debounce {rules.debounce_seconds:.15g} s · "
-            f"cap {rules.cap} · drop {rules.drop}"
-        )
 
-    async def _send(self, received: Received, arguments: str) -> str:
-        if word := arguments.lower():
-            if word not in ("on", "off", "inherit"):
-                raise InvalidChoice(SEND_USAGE)
-            await self._choices.put(received.session_key, "send", "" if word == "inherit" else word)
-        return f"⚙️ Sending in this session: {'on' if self.may_answer(received) else 'off'}"
-
-    async def _activation(self, key: str, arguments: str) -> str:
-        if word := arguments.lower():
-            if word not in ("mention", "always"):
-                raise InvalidChoice(ACTIVATION_USAGE)
-            await self._choices.put(key, "activation", word)
-        chosen = self.activation(key)
-        return f"⚙️ Activation: {chosen}" if chosen else f"⚙️ As the settings say. {ACTIVATION_USAGE}"
-
-
-def _overridden(rules: QueueRules, word: str) -> QueueRules:
+def _override(rules: QueueRules, word: str) -> QueueRules:
     name, _, value = word.partition(":")
     if not value:
         mode = next((mode for mode in QUEUE_MODES if mode == ("steer" if word == "queue" else word)), None)

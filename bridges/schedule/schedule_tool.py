@@ -136,16 +136,13 @@ class _ChatJobs:
 
 
 def job_line(job: Job) -> str:
-    """A job in one line. It tells if the text may be other people's wish, as it always may in a group."""
+    """A job in one line. It says if the text may be other people's wish, as always in a group."""
     when = format_moment(job.due) if job.due is not None else "never"
     rule = f" ({job.rule})" if job.rule else ""
     problem = f" [{job.problem}]" if job.problem else ""
     names = ", ".join(quote.said_by for quote in job.asker.quoted)
     is_others = names or job.asker.chat_kind != "direct"
     mark = f" [{f'words of {names}; ' if names else ''}{FOREIGN_MARK}]" if is_others else ""
-    return f"{job.id}: {when}{rule}, {_where(job.asker)}: {' '.join(job.text.split())}{mark}{problem}"
-
-
-def _where(asker: Inbound) -> str:
-    name = asker.chat_name or asker.chat_id
-    return f"in the {asker.chat_kind} chat {name} of {asker.channel}"
+    asker = job.asker
+    where = f"in the {asker.chat_kind} chat {asker.chat_name or asker.chat_id} of {asker.channel}"
+    return f"{job.id}: {when}{rule}, {where}: {' '.join(job.text.split())}{mark}{problem}"

@@ -24,6 +24,7 @@ from nacre.bridges.schedule.times import (
 from nacre.bridges.schedule.timetable import Job, Timetable, rescheduled
 from nacre.closing import stop_tasks
 from nacre.runtime.agent.agent import Agent
+from nacre.runtime.commands.wording import shortened
 from nacre.runtime.contracts.clock import Clock, Sleep, epoch_ms
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.ledger.records import Along, JobChanged
@@ -69,7 +70,7 @@ class Timekeeper:
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        """Stops. What is due stays due."""
+        """Stops. Due jobs stay due."""
         await stop_tasks(self._task)
 
     async def realign(self) -> None:
@@ -126,7 +127,10 @@ class Timekeeper:
             await self._timetable.reschedule(job, following, problem=problem)
             return
         if is_late and job.rule:
-            text = _missed_text(job, due, count_runs(job.rule, due, now), following)
+            text, count = shortened(job.text, SHOWN_CHARS), count_runs(job.rule, due, now)
+            times = f"on {format_moment(due)}" if count == 1 else f"{count} times since {format_moment(due)}"
+            again = f" The next run is on {format_moment(following)}." if following is not None else ""
+            text = f"⏰ While I was not running, this job was due {times} and was not run: “{text}”.{again}"
             await self._chats.tell(job.asker, text, along=rescheduled(job, following))
             return
         head = f"[Job {job.id}, due {format_moment(due)}{_LATE if is_late else ''}]"
@@ -141,7 +145,7 @@ class Timekeeper:
         if not settings.every_seconds:
             return
         last = await self._timetable.last_heartbeat(agent.id)
-        # A clock that was set back may not silence an agent until it is there again.
+        # If the clock was set back, the agent must not be silent until the old time.
         is_ahead = epoch_ms(last) - epoch_ms(now) > settings.every_seconds * 1000
         due = now if is_ahead else next_heartbeat(settings, last)
         if due is None or due.astimezone(UTC) > now.astimezone(UTC):
@@ -164,11 +168,3 @@ def _following(job: Job, after: datetime) -> datetime | None:
         return next_run(job.rule, after) if job.rule else None
     except InvalidCron:
         return None  # its last possible day has passed
-
-
-def _missed_text(job: Job, due: datetime, count: int, following: datetime | None) -> str:
-    text = " ".join(job.text.split())
-    text = text if len(text) <= SHOWN_CHARS else f"{text[: SHOWN_CHARS - 1].rstrip()}…"
-    times = f"on {format_moment(due)}" if count == 1 else f"{count} times since {format_moment(due)}"
-    again = f" The next run is on {format_moment(following)}." if following is not None else ""
-    return f"⏰ While I was not running, this job was due {times} and was not run: “{text}”.{again}"

@@ -15,7 +15,7 @@ from nacre.record import Record
 from nacre.runtime.contracts.clock import Clock, NewId, epoch_ms, stored_moment
 from nacre.runtime.contracts.inbound import Inbound, Quoted
 from nacre.runtime.ledger.records import (
-    Beaten,
+    HeartbeatRan,
     JobChanged,
     JobMoved,
     StoredJob,
@@ -39,8 +39,8 @@ class Job(Record):
     agent.
 
     If the text may be other people's wish, it is also in `asker.quoted`, so that the model reads it as their
-    words. `rule` is a cron expression, empty for a job that runs once. A job without `due` does not run any
-    more; `problem` says why.
+    words. `rule` is a cron expression, empty for a job that runs once. A job without `due` no longer
+    runs; `problem` says why.
     """
 
     id: str
@@ -57,7 +57,6 @@ class Timetable:
 
     def __init__(self, tables: LedgerTables, *, now: Clock) -> None:
         self.tables = tables
-        """Where it is kept."""
         self._rows = tables.jobs
         self._now = now
 
@@ -95,9 +94,7 @@ class Timetable:
         return None if due_ms is None else self._moment(due_ms)
 
     async def reschedule(self, job: Job, due: datetime | None, *, problem: str = "") -> None:
-        """Sets when a job is due next, or why it is not due any more. A job that changed meanwhile stays as
-        it is.
-        """
+        """Sets when a job is due next, or why it is no longer due, unless it changed meanwhile."""
         try:
             await self._rows.move(rescheduled(job, due, problem=problem))
         except JobChanged:
@@ -107,9 +104,9 @@ class Timetable:
         """The time of an agent's last heartbeat. An agent that never had one starts now."""
         return self._moment(await self._rows.last_beat_ms(agent_id, epoch_ms(self._now())))
 
-    def heartbeat_done(self, agent_id: str, last: datetime) -> Beaten:
+    def heartbeat_done(self, agent_id: str, last: datetime) -> HeartbeatRan:
         """The row that records a heartbeat of an agent now, unless there was one since `last`."""
-        return Beaten(agent_id=agent_id, at_ms=epoch_ms(self._now()), before_ms=epoch_ms(last))
+        return HeartbeatRan(agent_id=agent_id, at_ms=epoch_ms(self._now()), before_ms=epoch_ms(last))
 
     def _read(self, rows: tuple[StoredJob, ...]) -> tuple[Job, ...]:
         return tuple(

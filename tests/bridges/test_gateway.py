@@ -47,7 +47,7 @@ async def test_a_message_is_answered_in_its_chat(tmp_path: Path) -> None:
     assert server.shown("b") == ["re: hi"]
 
 
-STEPS = {SqliteRows._together.__code__: "ledger", Gate._judged.__code__: "rights"}
+STEPS = {SqliteRows._together.__code__: "ledger", Gate._judge.__code__: "rights"}
 
 
 async def _steps(folder: Path, messages: int) -> Counter[str]:
