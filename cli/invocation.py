@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
@@ -28,7 +29,7 @@ _OPTIONS = (
 
 
 def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Hands the context in, and adds the options that every command knows, before and after its name."""
+    """Passes the context, and adds the options that every command takes, before and after its name."""
     command = click.pass_context(command)
     for flag, metavar, text in reversed(_OPTIONS):
         variable = f"NACRE_{flag.removeprefix('--').replace('-', '_').upper()}"
@@ -36,19 +37,19 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
             flag,
             metavar=metavar,
             expose_value=False,
-            callback=_keeper(variable),
+            callback=partial(_keep, variable),
             help=f"{text}  [env: {variable}]",
         )(command)
     return command
 
 
 def json_option(text: str = "Print JSON.") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Adds `--json`, which the command gets as `as_json`."""
+    """Adds `--json`, the argument `as_json` of the command."""
     return click.option("--json", "as_json", is_flag=True, help=text)
 
 
 def day_option(flag: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Adds an option that takes what names a day, such as `2026-01-20` or `last March`."""
+    """Adds an option that takes a day, such as `2026-01-20` or `last March`."""
     return click.option(flag, metavar="DAY", callback=_checked_day, help=text)
 
 
@@ -64,17 +65,14 @@ def _checked_day(_context: click.Context, _option: click.Parameter, value: str |
         raise click.BadParameter(str(error)) from None
 
 
-def _keeper(variable: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
-    def keep(context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
-        overrides = context.ensure_object(dict)
-        if value is not None:
-            overrides[variable] = value
-
-    return keep
+def _keep(variable: str, context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+    overrides = context.ensure_object(dict)
+    if value is not None:
+        overrides[variable] = value
 
 
 class Voice(Record):
-    """The output of a command, in the environment that decides how it looks."""
+    """The output of a command. The environment decides how it looks."""
 
     environment: Mapping[str, str]
 
@@ -98,21 +96,21 @@ class Voice(Record):
 
 
 class Invocation(Voice):
-    """One run of the program: its environment, with what the options changed, and its settings."""
+    """One run of the program: its environment, including the options, and its settings."""
 
     config: Config
     log_file: Path
 
     @property
     def is_default_agent(self) -> bool:
-        """Whether it is about the agent that is meant when none is named."""
+        """Whether its agent is the default one."""
         return any(agent.id == self.config.agent_id and agent.is_default for agent in self.config.agents)
 
 
 def in_editor(
     text: str, environment: Mapping[str, str], *, extension: str = ".md", file: Path | None = None
 ) -> str | None:
-    """A text after the owner changed it in their editor; `None` if they did not save it. Blocks.
+    """The text as the owner saved it in an editor; `None` if they did not save it. Blocks.
 
     With a `file`, that file is edited in place and the result is `None`.
 
@@ -142,7 +140,7 @@ def run_reporting(
 
 
 def check_library(module: str, *, library: str, command: str) -> None:
-    """Reports a library that a command needs and that cannot be imported; its extra is named as the module.
+    """Checks that a library which a command needs can be imported. Its extra has the name of the module.
 
     Raises:
         click.ClickException: it cannot be imported.
@@ -183,7 +181,7 @@ def with_ledger(invocation: Invocation, work: Callable[[LedgerTables, Clock], Aw
 
 
 def environment_of(context: click.Context) -> Mapping[str, str]:
-    """The environment of the process, in which the options stand in for their variables: one precedence."""
+    """The environment of the process, with the options in place of their variables."""
     return {**process_environment(), **context.ensure_object(dict)}
 
 

@@ -31,14 +31,14 @@ _SHORTEST_SECRET = 8
 
 
 class RedactingFormatter(logging.Formatter):
-    """One JSON object a record; known secret values and what looks like a key are hidden."""
+    """Formats a record as a JSON object; known secrets and what looks like a key are hidden."""
 
     def __init__(self, secrets: tuple[str, ...]) -> None:
         super().__init__()
         self._secrets = secrets
 
     def hide(self, secrets: tuple[str, ...]) -> None:
-        """Hides these too, from now on: those that a key file gave, once it is read."""
+        """Hides these from now on, too, such as those of a key file."""
         known = {*self._secrets, *(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET)}
         self._secrets = tuple(sorted(known, key=len, reverse=True))
 
@@ -62,7 +62,7 @@ class RedactingFormatter(logging.Formatter):
 
 
 class PrivateLogHandler(RotatingFileHandler):
-    """A log file that only its owner can read, also after it was begun anew."""
+    """A log file that only its owner can read, also after a rotation."""
 
     def _open(self) -> TextIOWrapper:
         return TextIOWrapper(
@@ -71,9 +71,9 @@ class PrivateLogHandler(RotatingFileHandler):
 
 
 def log_to_file(state_dir: Path, *, secrets: tuple[str, ...]) -> Path:
-    """Sends this process's log records to the file and nowhere else, and gives its path.
+    """Sends this process's log records to the file and nowhere else, and returns its path.
 
-    A file that cannot be written costs the log, not the program.
+    If the file cannot be written, there is no log.
     """
     path = state_dir / LOG_FILE
     handler: logging.Handler
@@ -81,7 +81,7 @@ def log_to_file(state_dir: Path, *, secrets: tuple[str, ...]) -> Path:
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.parent.mkdir(exist_ok=True, mode=0o700)
         if path.exists() and not path.is_file():
-            raise OSError(f"{path} is no plain file; opening a pipe would wait for ever")
+            raise OSError(f"{path} is not a plain file; opening a pipe could block forever")
         os.close(_open_private(str(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND))
         handler = PrivateLogHandler(
             path, maxBytes=MAX_LOG_BYTES, backupCount=KEPT_LOGS, encoding="utf-8", delay=True

@@ -1,7 +1,7 @@
 """The commands by their names, their examples, and their groups. Imports a command when it is called.
 
-A command's full name says where it stands: `admin access` is the command `access` of `nacre admin`. Manifests
-of extensions name their commands in the same way.
+A command's full name includes its groups: `admin access` is the command `access` of `nacre admin`. Manifests
+of extensions use full names, too.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def epilog(lines: Iterable[str]) -> str:
 def with_examples(
     command: click.Command, name: str, examples: Mapping[str, tuple[str, ...]] = EXAMPLES
 ) -> click.Command:
-    """The command, and those below it, with their examples behind their options."""
+    """The command and those below it, with their examples below their options."""
     if name in examples:
         command.epilog = epilog(examples[name])
     if isinstance(command, click.Group):
@@ -146,7 +146,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "sessions context": (
         "nacre.cli.sessions.context",
-        "Show what the model would get now, with sizes in tokens.",
+        "Show what the model would receive now, with sizes in tokens.",
     ),
     "sessions plot": (
         "nacre.cli.sessions.plot:plot",
@@ -154,7 +154,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "sessions resume": (
         "nacre.cli.sessions.resume:resume",
-        "Go back to a session, and talk on in it as in nacre chat.",
+        "Go back to a session, and continue it as in nacre chat.",
     ),
     "sessions trace": (
         "nacre.cli.sessions.trace:trace",
@@ -230,12 +230,12 @@ class Noun(click.Group):
         self.noun = noun
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        """The names below this one; of Nacre's own groups those of extensions come last."""
-        names = [self._below(name) for name in (*COMMANDS, *sorted(built_in_commands()))]
-        return list(dict.fromkeys([*self.commands, *filter(None, names)]))
+        """The names below this one; those of extensions come last."""
+        split = [name.rpartition(" ") for name in (*COMMANDS, *sorted(built_in_commands()))]
+        return list(dict.fromkeys([*self.commands, *(last for noun, _, last in split if noun == self.noun)]))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name, imported now; examples stand below its help."""
+        """Imports the command of this name, and adds its examples."""
         if cmd_name in self.commands:
             return super().get_command(ctx, cmd_name)
         name = f"{self.noun} {cmd_name}".strip()
@@ -249,7 +249,7 @@ class Noun(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does; a misspelled name is answered with the nearest."""
+        """Finds the command; for a misspelled name, the error suggests a similar one."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -261,7 +261,7 @@ class Noun(click.Group):
             raise click.UsageError(f"{error.message} Did you mean {nearest[0]!r}?", ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands with their lines, for which none is imported."""
+        """Lists the commands with their help, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, self.line(ctx, name)) for name in self.list_commands(ctx)])
 
@@ -275,20 +275,15 @@ class Noun(click.Group):
         command = super().get_command(ctx, name)
         return command.get_short_help_str(limit=200) if command is not None else ""
 
-    def _below(self, name: str) -> str:
-        """The part of a full name behind this noun, if it is one word."""
-        noun, _, last = name.rpartition(" ")
-        return last if noun == self.noun else ""
-
 
 class Listing(Noun):
-    """A group that lists what it is about when no command follows; its command `list` does the same."""
+    """A group that shows its list when no command follows; its command `list` does the same."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, invoke_without_command=True, **keywords)
         show = self.callback
         assert show is not None
-        help_text = "List them, the same as without `list`."
+        help_text = "List them, as without `list`."
         self.add_command(click.Command("list", params=list(self.params), callback=show, help=help_text))
 
         def unless_a_command_follows(**options: Any) -> Any:
@@ -298,29 +293,29 @@ class Listing(Noun):
 
 
 def built_in_commands() -> Mapping[str, TerminalCommand]:
-    """The commands of the built-in extensions, by their names behind `nacre`."""
-    return _of(built_in_manifests())
+    """The commands of the built-in extensions, by their full names."""
+    return _commands_of(built_in_manifests())
 
 
 def extension_command(context: click.Context, name: str) -> click.Command | None:
-    """The command of this name that an extension adds, or the group of those behind this name, or None.
+    """The command of an extension with this name, or the group of those whose names begin with it.
 
-    Third parties are looked at only if no built-in extension has the command, and only if they are on.
+    Extensions of third parties count only if no built-in one has the command, and only if they are on.
 
     Raises:
         click.ClickException: the command could not be imported.
     """
     if (found := built_in_commands().get(name)) is not None:
-        return _loaded(name, found)
-    others = _of(_chosen(context))
+        return _load(name, found)
+    others = _commands_of(_chosen(context))
     if name in others:
-        return _loaded(name, others[name])
+        return _load(name, others[name])
     behind = {full: each for full, each in others.items() if full.rpartition(" ")[0] == name}
-    loaded = {full.rpartition(" ")[2]: _loaded(full, each) for full, each in behind.items()}
+    loaded = {full.rpartition(" ")[2]: _load(full, each) for full, each in behind.items()}
     return click.Group(name, commands=loaded, help=f"Commands of {name}.") if loaded else None
 
 
-def _of(manifests: Iterable[Manifest]) -> dict[str, TerminalCommand]:
+def _commands_of(manifests: Iterable[Manifest]) -> dict[str, TerminalCommand]:
     return {name: command for each in manifests for name, command in sorted(each.commands.items())}
 
 
@@ -348,14 +343,14 @@ def _chosen(context: click.Context) -> Iterable[Manifest]:
     ]
 
 
-def _loaded(name: str, command: TerminalCommand) -> click.Command:
+def _load(name: str, command: TerminalCommand) -> click.Command:
     module, _, attribute = command.entry.partition(":")
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise click.ClickException(f"The command {name!r} could not be loaded: {error}.") from error
     if not isinstance(found, click.Command):
-        raise click.ClickException(f"{command.entry} is no click command, so {name!r} cannot run.")
+        raise click.ClickException(f"{command.entry} is not a click command, so {name!r} cannot run.")
     examples = {f"{name} {below}".rstrip(): lines for below, lines in command.examples.items()}
     return with_examples(found, name, examples)
 

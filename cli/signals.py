@@ -16,7 +16,7 @@ _ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 def run_until_signal(
     work: Coroutine[Any, Any, int], *, interruptible: bool = True, reads_only: bool = False
 ) -> int:
-    """Runs `work` and gives its exit code, or 128 + n when signal n cancelled it.
+    """Runs `work` and returns its exit code, or 128 + n if signal n cancelled it.
 
     SIGTERM and SIGHUP always end it; SIGINT does unless `interruptible` is off, for work that
     handles Ctrl-C itself. `work` is cancelled, so that its clean-up runs. Work that `reads_only` has nothing
@@ -37,7 +37,7 @@ async def _guarded(
         if reads_only:
             os._exit(128 + number)
         received.append(number)
-        # A second Ctrl-C means it; a SIGHUP behind a SIGTERM must not break the clean-up off.
+        # A second Ctrl-C ends the clean-up, but a SIGHUP after a SIGTERM must not.
         if len(received) == 1 or number is signal.SIGINT:
             task.cancel()
 
@@ -48,14 +48,14 @@ async def _guarded(
     except asyncio.CancelledError:
         return 128 + received[0] if received else INTERRUPTED
     except OSError:
-        # The terminal went away with the SIGHUP, and so did the place to say goodbye.
+        # After a SIGHUP, the terminal is gone, so that output fails.
         if not received:
             raise
         return 128 + received[0]
 
 
 def run_until_asked(work: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
-    """Runs work that is told by an event when SIGTERM, SIGHUP or SIGINT asks it to end.
+    """Runs work with an event that is set when SIGTERM, SIGHUP or SIGINT asks it to end.
 
     A second SIGTERM or SIGINT ends the process at once, as a kill does.
     """
@@ -77,7 +77,7 @@ def run_until_asked(work: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) 
 
 @contextlib.contextmanager
 def on_interrupt(act: Callable[[], object]) -> Iterator[None]:
-    """While this is open, each Ctrl-C calls `act` in the event loop instead of ending the program."""
+    """In this block, Ctrl-C calls `act` in the event loop instead of ending the program."""
     loop = asyncio.get_running_loop()
     before = signal.getsignal(signal.SIGINT)
     loop.add_signal_handler(signal.SIGINT, act)

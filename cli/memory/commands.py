@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def command(context: click.Context, as_json: bool) -> int:
     """Show what is known; search, inspect and maintain the notes.
 
-    Without a command: the notes, topics and facts, what was learned in the last seven days, what waits for
-    review, what contradicts, what was never recalled, and how full MEMORY.md is.
+    Without a command, shows the notes, topics and facts, what was learned in the last seven days, what waits
+    for review, contradictions, notes that were never recalled, and the size of MEMORY.md.
     """
     if context.invoked_subcommand:
         return 0
@@ -48,7 +48,7 @@ def command(context: click.Context, as_json: bool) -> int:
 
 
 @command.command("status")
-@click.option("--deep", is_flag=True, help="Also ask the embedder, and read the whole index through.")
+@click.option("--deep", is_flag=True, help="Also test the embedder, and check the whole index.")
 @json_option()
 @shared_options
 @on_engine
@@ -60,8 +60,8 @@ async def status(engine: MemoryEngine, voice: IndexVoice, deep: bool, as_json: b
     rows: Sequence[tuple[str, str]] = ()
     of_backend: Mapping[str, Any] = BUILT_IN
     if voice.config is not None and (backend := memory_backend(voice, voice.config)) is not None:
-        of_it = backend.status(voice.config, voice.short)
-        rows, of_backend = of_it.rows, of_it.report
+        backend_status = backend.status(voice.config, voice.short)
+        rows, of_backend = backend_status.rows, backend_status.report
     if as_json:
         return print_json(status_json(found, agent_id=agent_id, of_backend=of_backend))
     voice.say(*status_lines(found, voice.short, agent_id=agent_id, backend=rows))
@@ -93,7 +93,7 @@ async def index(engine: MemoryEngine, voice: IndexVoice, force: bool, as_json: b
 @command.command("get")
 @click.argument("path")
 @click.option("--from", "from_line", metavar="N", type=click.IntRange(min=1), help="First line, from 1.")
-@click.option("--lines", metavar="N", type=click.IntRange(min=1), help="How many lines.")
+@click.option("--lines", metavar="N", type=click.IntRange(min=1), help="Number of lines.")
 @json_option()
 @shared_options
 def get(context: click.Context, path: str, from_line: int | None, lines: int | None, as_json: bool) -> int:
@@ -115,7 +115,7 @@ def get(context: click.Context, path: str, from_line: int | None, lines: int | N
             invocation.warn(f"There is no {excerpt.path} yet.", tone="error")
             return 1
         if excerpt.truncated:
-            invocation.warn(f"Cut after line {excerpt.end_line} of {excerpt.total_lines}; go on with --from.")
+            invocation.warn(f"Cut after line {excerpt.end_line} of {excerpt.total_lines}; use --from.")
         if excerpt.text:
             invocation.say(excerpt.text.removesuffix("\n"))
         return 0
@@ -138,7 +138,7 @@ def shown_progress(stream: TextIO, environment: Mapping[str, str]) -> Iterator[T
         yield line_teller(stream)
         return
     try:
-        yield lambda progress: screen.status(f"{_bar(progress)}{_progress_text(progress)}")
+        yield lambda progress: screen.status(f"{_bar(progress)} {_progress_text(progress)}")
     finally:
         screen.clear_status()
 
@@ -168,7 +168,7 @@ def _progress_text(progress: SyncProgress) -> str:
 
 def _bar(progress: SyncProgress) -> str:
     done = min(_BAR_CELLS, progress.completed * _BAR_CELLS // max(1, progress.total))
-    return f"{'█' * done}{'░' * (_BAR_CELLS - done)} "
+    return f"{'█' * done}{'░' * (_BAR_CELLS - done)}"
 
 
 def _clock(seconds: float) -> str:

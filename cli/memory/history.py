@@ -77,9 +77,7 @@ def undo(context: click.Context, commit: str, as_json: bool) -> int:
         if as_json:
             return print_json({"commit": done.made, "undoes": done.undone, "paths": list(done.paths)})
         paths = ", ".join(done.paths)
-        invocation.say(
-            f"Undid {done.undone[:SHORT]} in {paths}; commit {done.made[:SHORT]} holds the change."
-        )
+        invocation.say(f"Undid {done.undone[:SHORT]} in {paths}; commit {done.made[:SHORT]} has the change.")
         return 0
 
     return _with_history(begin(context), revert, commits=True)

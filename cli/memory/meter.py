@@ -1,4 +1,4 @@
-"""The command `nacre memory meter`: how full the files of the context are."""
+"""The command `nacre memory meter`: the sizes of the files of the context."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def meter(context: click.Context, as_json: bool) -> int:
     """
     from nacre.cli.signals import run_until_signal
 
-    return run_until_signal(_metered(begin(context), as_json=as_json))
+    return run_until_signal(_meter(begin(context), as_json=as_json))
 
 
-async def _metered(invocation: Invocation, *, as_json: bool) -> int:
+async def _meter(invocation: Invocation, *, as_json: bool) -> int:
     from nacre.runtime.agent.insight.model_facts import token_counter, workspace_files
 
     config = invocation.config
@@ -39,25 +39,24 @@ async def _metered(invocation: Invocation, *, as_json: bool) -> int:
     files = [file for file in await workspace_files(config, config.clock) if not file.missing]
     count = token_counter(config.model_name)
     limits = (agent.bootstrap_max_chars, agent.bootstrap_total_max_chars)
-    is_cut = any(file.truncated for file in files)
     if as_json:
         print_json(_json(files, limits, count))
     else:
         invocation.say(*meter_lines(files, limits, count))
-    return 1 if is_cut else 0
+    return int(any(file.truncated for file in files))
 
 
 def meter_lines(
     files: Sequence[ContextFile], limits: tuple[int, int], count: Callable[[str], int]
 ) -> list[str]:
-    """A line for each file and one for all; `limits` are the characters of one file and of all together."""
+    """A line for each file and one for all; `limits` are the most characters of one file and of all files."""
     most_of_one, most_of_all = limits
     wide = max([len("together"), *(len(file.name) for file in files)])
     lines = []
     for file in files:
         line = f"{file.name:<{wide}}  {level(file.raw_chars, most_of_one)}, {count(file.text):,} tokens"
         if file.truncated:
-            line += f" · cut: {file.injected_chars:,} characters are seen, the rest by a search alone"
+            line += f" · cut: {file.injected_chars:,} characters are sent, only a search finds the rest"
         elif file.raw_chars >= _TIGHT * most_of_one:
             line += " · almost full"
         lines.append(line)

@@ -1,4 +1,4 @@
-"""Opens the index for one command, by the settings or by what the last search kept of them."""
+"""Opens the index for one command, by the settings or by their cache of the last search."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class IndexVoice(Voice):
     """What a command needs besides the open index.
 
-    `config` is `None` if the command uses what an earlier one kept of the settings; then there is no backend.
+    `config` is `None` if the command uses cached settings; then there is no backend.
     """
 
     folders: AgentFolders
@@ -41,7 +41,7 @@ Work: TypeAlias = "Callable[[MemoryEngine, IndexVoice], Coroutine[Any, Any, int]
 
 
 def on_engine(work: Callable[..., Coroutine[Any, Any, int]]) -> Callable[..., int]:
-    """A command that opens the index, runs `work(engine, voice, …)`, and closes it."""
+    """Makes a command that opens the index, runs `work(engine, voice, …)`, and closes the index."""
 
     @wraps(work)
     def run(context: click.Context, **options: Any) -> int:
@@ -61,8 +61,8 @@ def with_engine(
 ) -> int:
     """Opens the index, runs `work`, closes the index, and returns the exit code. Messages use `name`.
 
-    The index is opened by the kept `place`, or by the settings. `local` makes the embedder that comes with
-    the install, if the settings choose it.
+    The cached `place` says where the index is, otherwise the settings do. `local` makes the embedder that
+    comes with Nacre, if the settings choose it.
 
     Raises:
         ConfigError: a setting or the settings file cannot be used.
@@ -71,14 +71,16 @@ def with_engine(
         from nacre.runtime.contracts.clock import epoch_ms, system_clock
 
         began_ns = epoch_ms(system_clock(UTC)()) * 1_000_000
-        return run_with(begin(context), name, lambda invocation: _opened(invocation, work, local, began_ns))
+        return run_with(
+            begin(context), name, lambda invocation: _with_settings(invocation, work, local, began_ns)
+        )
     environment = environment_of(context)
     voice = IndexVoice(environment=environment, folders=place.folders, state_dir=place.state_dir, config=None)
     root = logging.getLogger()
     root.handlers[:] = [_LateLog(lambda: begin(context))]
     root.setLevel(logging.WARNING)
     logging.getLogger("nacre").setLevel(logging.INFO)
-    return _run(voice, name, _remembered(place, voice, work, local))
+    return _run(voice, name, _with_cache(place, voice, work, local))
 
 
 def run_with(
@@ -90,23 +92,23 @@ def run_with(
 
 
 def local_model(context: click.Context, question: str, place: SearchPlace | None) -> Callable[[], Embedder]:
-    """A function that makes the embedder that comes with the install; the question is embedded ahead."""
+    """A function that makes the embedder that comes with Nacre, and begins to embed the question now."""
     from nacre.memory.embedders.question_ahead import QuestionAhead, is_loaded_here
 
     if is_loaded_here():
         from nacre.memory.embedders.e5 import E5Embedder
 
         return E5Embedder
-    # Unless the settings may name another embedder, a process embeds the question while the settings and
-    # the index are opened. Without it, a search took 49 % longer; when started later, 25 % longer.
+    # Unless the settings may name another embedder, a process embeds the question while the settings are
+    # read and the index is opened. Without it, a search takes 49 % longer; if it starts later, 25 %.
     begun = QuestionAhead(question) if _may_embed_here(context, place) else None
 
-    def asked() -> Embedder:
+    def embedder() -> Embedder:
         from nacre.memory.embedders.e5 import AskedAhead
 
         return AskedAhead(begun or QuestionAhead(question))
 
-    return asked
+    return embedder
 
 
 def _may_embed_here(context: click.Context, place: SearchPlace | None) -> bool:
@@ -149,7 +151,7 @@ def _run(voice: Voice, name: str, work: Coroutine[Any, Any, int]) -> int:
     return run_reporting(voice, work, MemoryIndexError, prefix=f"Memory {name} failed: ")
 
 
-async def _remembered(
+async def _with_cache(
     place: SearchPlace, voice: IndexVoice, work: Work, local: Callable[[], Embedder]
 ) -> int:
     from nacre.memory.contracts.store import FRESHNESS_WAIT_SECONDS
@@ -176,7 +178,9 @@ async def _remembered(
         return await work(engine, voice)
 
 
-async def _opened(invocation: Invocation, work: Work, local: Callable[[], Embedder], began_ns: int) -> int:
+async def _with_settings(
+    invocation: Invocation, work: Work, local: Callable[[], Embedder], began_ns: int
+) -> int:
     from nacre.runtime.contracts.clock import owner_zone, system_clock
     from nacre.runtime.recall.open_memory import open_memory, search_settings
     from nacre.runtime.settings.sections.plugins import MEMORY_CORE
@@ -193,8 +197,8 @@ async def _opened(invocation: Invocation, work: Work, local: Callable[[], Embedd
     chosen = config.settings.plugins.slots.memory
     if chosen != MEMORY_CORE:
         invocation.warn(
-            f"plugins.slots.memory is {chosen!r}, so the agent does not look into this index, which is "
-            f"that of {MEMORY_CORE}."
+            f"plugins.slots.memory is {chosen!r}, so the agent does not search this index, which belongs to "
+            f"{MEMORY_CORE}."
         )
     voice = IndexVoice(
         environment=invocation.environment,

@@ -1,9 +1,9 @@
 """The settings that a search needs, cached by the last command that read all settings.
 
-Reading the settings takes longer than a search: it needs pydantic and the classes of 70 sections. So a search
-keeps what it needed, without keys and providers, beside the index. This is valid while the environment and
-the marks of every file that it came from are unchanged. Some settings are never kept: several agents, a
-database, an embedder with a key, and settings with notices.
+Reading the settings takes longer than a search, because it needs pydantic and the classes of 70 sections. So
+a search keeps what it needed, without keys and providers, beside the index. This is valid while the
+environment and the fingerprints of the files that it came from are unchanged. Nothing is kept with several
+agents, a database, an embedder with a key, or notices about the settings.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KEPT_FILE = Path("memory", "search.json")
 """A file in the state folder, which can be deleted at any time."""
 
 SETTLED_NS = 2_000_000_000
-"""The required age of a file: with coarse clocks, two quick changes may leave the same marks."""
+"""The required age of a file: with a coarse clock, two quick changes can have the same fingerprint."""
 
 _PATHS = (STATE_DIR_VARIABLE, WORKSPACE_VARIABLE)
 _VARIABLES = ("HOME", AGENT_VARIABLE, *_PATHS)
@@ -60,7 +60,7 @@ class SearchPlace(Record):
 
     @property
     def folders(self) -> AgentFolders:
-        # a query is embedded before this import
+        # imported here, because the query is embedded first
         from nacre.runtime.settings.disk.agent_folders import AgentFolders
 
         return AgentFolders(
@@ -73,7 +73,7 @@ class SearchPlace(Record):
 
 
 def remembered_search(environment: Mapping[str, str]) -> SearchPlace | None:
-    """What was kept, if it is still valid.
+    """The cached settings, if they are still valid.
 
     Raises:
         ConfigError: the state folder is in another user's home.
@@ -87,7 +87,7 @@ def remembered_search(environment: Mapping[str, str]) -> SearchPlace | None:
             return None
         if any(not environment.get(name) for name in kept["named_variables"]):
             return None
-        if any(_marks(Path(path)) != marks for path, marks in kept["files"].items()):
+        if any(_fingerprint(Path(path)) != known for path, known in kept["files"].items()):
             return None
         return SearchPlace(
             state_dir=state,
@@ -101,7 +101,7 @@ def remembered_search(environment: Mapping[str, str]) -> SearchPlace | None:
 
 
 def last_search_used_model(environment: Mapping[str, str]) -> bool:
-    """Whether the last kept search used the shipped model; what was kept may be outdated.
+    """Whether the last cached search used the shipped model; the cache may be outdated.
 
     Raises:
         ConfigError: the state folder is in another user's home.
@@ -119,7 +119,7 @@ def remember_search(config: Config, settings: MemorySearchSettings, *, began_ns:
     `settings` are those of the search with all paths filled in; `began_ns` is a time before the settings were
     read, in nanoseconds since the epoch. Failures to write are ignored.
     """
-    # a search that finds something kept does not need these
+    # imported here, because a search by the cache does not need them
     from nacre.runtime.settings.disk.settings_file import unfilled_settings
     from nacre.sessions.contracts.errors import SessionError
     from nacre.sessions.disk.durable import make_folder, replace_file
@@ -128,8 +128,8 @@ def remember_search(config: Config, settings: MemorySearchSettings, *, began_ns:
     if by_meaning is None or not _is_plain(config):
         return
     file = settings_file(config.environment)
-    files = {str(path): _marks(path) for path in _read(file, config.folders)}
-    if any(marks is not None and marks[-1] > began_ns - SETTLED_NS for marks in files.values()):
+    files = {str(path): _fingerprint(path) for path in _read(file, config.folders)}
+    if any(found is not None and found[-1] > began_ns - SETTLED_NS for found in files.values()):
         return
     raw, named = unfilled_settings(file)
     if any("${" in json.dumps(raw.get(section)) for section in _SECTIONS):
@@ -173,7 +173,7 @@ def _is_plain(config: Config) -> bool:
 
 
 def _embeds_here(settings: MemorySearchSettings) -> bool | None:
-    """Whether the shipped model embeds queries; `None` if a search needs more than that."""
+    """Whether the shipped model embeds queries; `None` if a search needs other settings, too."""
     has_extras = (
         not settings.enabled
         or settings.remote is not None
@@ -202,7 +202,7 @@ def _skip_sync(_file: int) -> None:
     """A power failure may leave an incomplete file, which is ignored."""
 
 
-def _marks(path: Path) -> list[int] | None:
+def _fingerprint(path: Path) -> list[int] | None:
     """A fingerprint of a file, with its change time last; `None` without a file."""
     try:
         facts = path.stat()

@@ -72,7 +72,7 @@ async def _review(invocation: Invocation, verb: str, name: str, *, as_json: bool
 
 
 async def _answer(queue: ReviewQueue, proposal: Proposal, workspace: Workspace, verb: str) -> list[str]:
-    """Carries out `verb`; the lines to show."""
+    """Carries out `verb`, and returns the lines to show."""
     path, source = proposal.write.path, proposal.write.source
     if verb == "list":
         by = " in ".join(filter(None, (source.written_by, source.chat)))
@@ -80,11 +80,11 @@ async def _answer(queue: ReviewQueue, proposal: Proposal, workspace: Workspace, 
         return [f"{proposal.id}  {path}  {by}  {source.at}", *diff.splitlines()[2:], ""]
     if verb == "reject":
         await queue.reject(proposal, workspace)
-        return [f"Rejected {proposal.id}: {path} stays as it is."]
+        return [f"Rejected {proposal.id}: {path} is unchanged."]
     edited = None
     if verb == "edit":
         edited = click.edit(proposal.write.text or "", extension=".md")
         if edited is None:
-            return [f"{proposal.id} still waits: its text was not saved."]
+            return [f"{proposal.id} still waits, because its text was not saved."]
     await queue.accept(proposal, workspace, edited=edited)
     return [f"Accepted {proposal.id}: written into {path}."]

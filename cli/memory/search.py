@@ -1,7 +1,4 @@
-"""`nacre memory search`, which reads the settings only if what the last search kept is outdated.
-
-The index is opened and brought up to date in either case.
-"""
+"""`nacre memory search`, which reads the settings only if the cache of the last search is outdated."""
 
 from __future__ import annotations
 
@@ -16,29 +13,31 @@ from nacre.cli.memory.remembered_search import remembered_search
 if TYPE_CHECKING:
     from nacre.cli.memory.open_index import IndexVoice
     from nacre.cli.memory.text import LinesOfHits
-    from nacre.memory.contracts.records import Question, SearchReport
+    from nacre.memory.contracts.records import Question
     from nacre.memory.engine import MemoryEngine
 
 
 MOST_SAID = 3
 MOST_READ_BYTES = 20_000_000
-"""Of transcripts, when no note fits: about a second. `nacre sessions search` reads all of them."""
+"""The most bytes of transcripts that are searched if no note matches, which takes about a second."""
 
 
 def _words(context: click.Context, _argument: click.Parameter, value: str) -> str:
     if not value.strip():
-        raise click.UsageError("The query is empty. Say in a few words what to look for.", context)
+        raise click.UsageError("The query is empty. Enter a few words to search for.", context)
     return value
 
 
 @click.command("search")
 @click.argument("query", callback=_words)
-@click.option("--also", metavar="TEXT", multiple=True, help="The same in other words or another language.")
-@click.option("--max-results", metavar="N", type=click.IntRange(min=1), help="Most results.")
-@click.option("--min-score", metavar="X", type=click.FloatRange(0, 1), help="Least score, 0 to 1.")
+@click.option(
+    "--also", metavar="TEXT", multiple=True, help="The question in other words or another language."
+)
+@click.option("--max-results", metavar="N", type=click.IntRange(min=1), help="Maximum number of results.")
+@click.option("--min-score", metavar="X", type=click.FloatRange(0, 1), help="Minimum score, 0 to 1.")
 @day_option("--after", "Only notes of this day or later.")
 @day_option("--before", "Only notes of this day or earlier.")
-@day_option("--as-of", "Ask as on this day, without later notes.")
+@day_option("--as-of", "Search as on this day, without later notes.")
 @click.option("--explain", is_flag=True, help="Show scores, whole passages and full sources.")
 @json_option()
 @shared_options
@@ -50,7 +49,10 @@ def search(context: click.Context, query: str, as_json: bool, **limits: Any) -> 
 
     async def work(engine: MemoryEngine, voice: IndexVoice) -> int:
         if is_awaited:
-            _import_output()  # the embedding process is still working
+            # The embedding process is still working.
+            import nacre.cli.memory.text
+            import nacre.memory.files.note_files
+            import nacre.memory.files.sources.sources  # noqa: F401 - loaded ahead
         from nacre.memory.contracts.records import Question
 
         return await _search_and_print(engine, voice, Question(text=query, **limits), as_json=as_json)
@@ -58,16 +60,14 @@ def search(context: click.Context, query: str, as_json: bool, **limits: Any) -> 
     return with_engine(context, "search", work, local, place)
 
 
-def _import_output() -> None:
-    import nacre.cli.memory.text
-    import nacre.memory.files.note_files
-    import nacre.memory.files.sources.sources  # noqa: F401 - loaded ahead
-
-
 async def _search_and_print(
     engine: MemoryEngine, voice: IndexVoice, question: Question, *, as_json: bool
 ) -> int:
-    report = await _searched(engine, voice, question)
+    backend = memory_backend(voice, voice.config) if voice.config is not None else None
+    if backend is None or voice.config is None:
+        report = await engine.search(question)
+    else:
+        report = await backend.search(voice.config, engine, question)
     from nacre.cli.memory.text import search_json, search_lines, search_problems
     from nacre.cli.screen.json_text import print_json
     from nacre.runtime.commands.wording import found_lines
@@ -95,7 +95,7 @@ async def _search_and_print(
 
 
 async def _said(voice: IndexVoice, query: str) -> list[str]:
-    """Conversations with a message that has all the words, for a question to which no note fits."""
+    """Conversations with a message that has all the words of the query."""
     from nacre.cli.screen.session_words import found_session_lines
     from nacre.closing import using
     from nacre.runtime.commands.conversation.word_search import sessions_with
@@ -112,10 +112,3 @@ async def _said(voice: IndexVoice, query: str) -> list[str]:
         return []  # `nacre sessions` says why
     main_key = settings.session.main_key if settings else "main"
     return found_session_lines(found, now=now(), main_key=main_key)
-
-
-async def _searched(engine: MemoryEngine, voice: IndexVoice, question: Question) -> SearchReport:
-    backend = memory_backend(voice, voice.config) if voice.config is not None else None
-    if backend is None or voice.config is None:
-        return await engine.search(question)
-    return await backend.search(voice.config, engine, question)

@@ -35,7 +35,7 @@ LinesOfHits: TypeAlias = "Mapping[str, Sequence[SourcedLines]]"
 
 
 def search_lines(report: SearchReport, sources: LinesOfHits) -> list[str]:
-    """A heading, how the hit got its place, the snippet and a blank line for each hit."""
+    """A heading, an explanation of the rank, the snippet and a blank line for each hit."""
     lines: list[str] = []
     for hit in report.hits:
         lines.append(f"{hit.score:.3f} {hit.path}:{hit.start_line}-{hit.end_line}")
@@ -44,7 +44,7 @@ def search_lines(report: SearchReport, sources: LinesOfHits) -> list[str]:
         lines.append(hit.snippet.strip())
         if hit.also:
             lines.append(f"      also in {', '.join(hit.also)}")
-        lines += [f"      line {old.line} is not so any more: {old.by}" for old in hit.superseded]
+        lines += [f"      line {old.line} is out of date: see {old.by}" for old in hit.superseded]
         lines += [f"      {each.description()}" for each in sources.get(hit.citation, ())]
         lines.append("")
     return lines
@@ -90,7 +90,7 @@ def index_problems(report: SyncReport) -> list[str]:
     if report.held_texts:
         lines.append(f"A batch job has {report.held_texts} texts; a later pass fetches the vectors.")
     if report.pending_vectors:
-        lines.append(f"{report.pending_vectors} texts have no vector yet; they are found by words.")
+        lines.append(f"{report.pending_vectors} texts have no vector yet; only their words are found.")
     return lines
 
 
@@ -102,6 +102,8 @@ def status_lines(
     backend: Sequence[tuple[str, str]] = (),
 ) -> list[str]:
     """The status as `Label: value` lines, without empty ones. The rows of a `backend` come first."""
+    problem, size = status.embeddings_problem, status.index_bytes
+    size_text = f"{size / 1_000:.0f} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
     pairs: list[tuple[str, str]] = [
         *backend,
         ("Search", status.mode if status.mode != "none" else "not possible"),
@@ -119,11 +121,11 @@ def status_lines(
         ("Dirty", "yes" if status.dirty else "no"),
         ("Last sync", moment(status.last_sync_at_seconds) or "never"),
         ("Last sync problem", status.last_sync_problem),
-        ("Store", f"{short(Path(status.index_path))} ({_size(status.index_bytes)})"),
+        ("Store", f"{short(Path(status.index_path))} ({size_text})"),
         ("Workspace", short(Path(status.workspace))),
         ("Vector", _vector(status)),
         ("Vector problem", status.vector_problem),
-        ("Embeddings", _embeddings(status)),
+        ("Embeddings", {None: "", "": "ready"}.get(problem, f"unavailable: {problem}")),
         ("Embedding cache", _cache(status)),
         ("Re-ranker", status.reranker),
         ("Re-ranker problem", status.reranker_problem),
@@ -134,7 +136,7 @@ def status_lines(
     issues = [f"{file.path}: {file.problem} ({file.attempts} attempts)" for file in status.failed]
     issues += [f"{path.path}: skipped, {path.reason}" for path in status.skipped]
     issues += [f"{path}: set aside because it was damaged" for path in status.quarantined]
-    issues += [f"{place}: the embedder refuses it; it is found by words" for place in status.refused]
+    issues += [f"{place}: the embedder refuses it; only its words are found" for place in status.refused]
     if issues:
         lines += ["Issues:", *(f"  {issue}" for issue in issues[:_SHOWN_ISSUES])]
     if len(issues) > _SHOWN_ISSUES:
@@ -189,7 +191,9 @@ def _status_json(status: MemoryStatus) -> dict[str, Any]:
             "entries": status.vectors,
             "loadError": status.vector_problem or None,
         },
-        "rerank": _rerank_json(status),
+        "rerank": {"model": status.reranker, "error": status.reranker_problem or None}
+        if status.reranker
+        else None,
         "lastSyncAt": moment(status.last_sync_at_seconds),
         "lastSyncError": status.last_sync_problem or None,
         "watching": status.watching,
@@ -237,18 +241,15 @@ def _explanation(why: HitExplanation) -> str:
 
 
 def _pending(status: MemoryStatus) -> str:
+    waiting = status.waiting_transcripts
+    until = "it grows or ends" if waiting == 1 else "they grow or end"
     parts = [
         counted(status.pending_files, "file") if status.pending_files else "",
         counted(status.pending_vectors, "vector") if status.pending_vectors else "",
-        _waiting(status.waiting_transcripts) if status.waiting_transcripts else "",
+        f"{counted(waiting, 'conversation')} until {until}" if waiting else "",
         "a sync is running" if status.syncing else "",
     ]
     return ", ".join(part for part in parts if part)
-
-
-def _waiting(conversations: int) -> str:
-    until = "it grows or ends" if conversations == 1 else "they grow or end"
-    return f"{counted(conversations, 'conversation')} until {until}"
 
 
 def _vector(status: MemoryStatus) -> str:
@@ -258,12 +259,6 @@ def _vector(status: MemoryStatus) -> str:
     later = status.vector_engine_later
     then = f" for a process's first search, then {later}" if later else ""
     return f"{status.vector_engine}{then}; {counted(status.vectors, 'vector')}{dimensions}"
-
-
-def _embeddings(status: MemoryStatus) -> str:
-    if status.embeddings_problem is None:
-        return ""
-    return f"unavailable: {status.embeddings_problem}" if status.embeddings_problem else "ready"
 
 
 def _fallback(status: MemoryStatus) -> str:
@@ -283,12 +278,6 @@ def _fallback_json(fallback: Fallback | None) -> dict[str, Any] | None:
     return result | {"retryAt": again} if again else result
 
 
-def _rerank_json(status: MemoryStatus) -> dict[str, Any] | None:
-    if not status.reranker:
-        return None
-    return {"model": status.reranker, "error": status.reranker_problem or None}
-
-
 def _cache(status: MemoryStatus) -> str:
     if not status.cache_enabled:
         return "disabled"
@@ -297,18 +286,12 @@ def _cache(status: MemoryStatus) -> str:
     return f"enabled ({entries}{most})"
 
 
-def _size(count_bytes: int) -> str:
-    if count_bytes < 1_000_000:
-        return f"{count_bytes / 1_000:.0f} kB"
-    return f"{count_bytes / 1_000_000:.1f} MB"
-
-
 _SHOWN_ROWS = 6
 _SHOWN_CHARS = 120
 
 
 def overview_lines(overview: MemoryOverview, today: date) -> list[str]:
-    """What is known, at a glance: a paragraph each for what is known, new, waiting and wrong.
+    """A paragraph each for what is known, new, waiting, contradictory and never recalled.
 
     A long list ends with the command that shows all of it.
     """
@@ -332,7 +315,6 @@ def overview_lines(overview: MemoryOverview, today: date) -> list[str]:
     waiting = [(each.id, f"{each.path}: {each.text}") for each in overview.waiting]
     since = f" since {overview.recalled_since}" if overview.recalled_since else ""
     unrecalled = f"Never recalled{since}: {len(overview.unrecalled)} of {counted(overview.older, 'note')}"
-    whole = "nacre memory --json"
     parts = [
         (f"Known: {counted(overview.notes, 'note')}", known, ""),
         (f"Learned in seven days: {counted(len(learned), 'line')}", learned, "nacre memory log"),
@@ -347,7 +329,7 @@ def overview_lines(overview: MemoryOverview, today: date) -> list[str]:
     if overview.unrecalled:
         more = len(overview.unrecalled) - _SHOWN_ROWS
         lines += ["", f"{unrecalled} older than a week", f"  {', '.join(overview.unrecalled[:_SHOWN_ROWS])}"]
-        lines += [f"  … and {more} more: {whole}"] if more > 0 else []
+        lines += [f"  … and {more} more: nacre memory --json"] if more > 0 else []
     return lines
 
 

@@ -1,4 +1,4 @@
-"""`nacre memory why`: where a line of the notes comes from, with the messages that it was made from."""
+"""`nacre memory why`: the source of a line of the notes, with the messages that it was made from."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ class SourceMessage(Record):
 @shared_options
 def why(context: click.Context, place: str, as_json: bool) -> int:
     """Show where a line of the notes comes from. PLACE is a citation, such as memory/2026-01-20.md#L3."""
-    return run_with(begin(context), "why", lambda invocation: tell_why(invocation, place, as_json=as_json))
+    return run_with(begin(context), "why", lambda invocation: explain(invocation, place, as_json=as_json))
 
 
-async def tell_why(invocation: Invocation, place: str, *, as_json: bool) -> int:
-    """Explains each line of a citation; 1 if there is no such line.
+async def explain(invocation: Invocation, place: str, *, as_json: bool) -> int:
+    """Prints the source of each line of a citation; returns 1 if there is no such line.
 
     Raises:
         ReadRefused: the path is not a memory file.
     """
     named = _PLACE.fullmatch(place.strip())
     if named is None:
-        raise click.UsageError(f"{place!r} names no line. Write a citation, such as MEMORY.md#L3.")
+        raise click.UsageError(f"{place!r} does not name a line. Write a citation, such as MEMORY.md#L3.")
     first, last = int(named["first"]), int(named["last"] or named["first"])
     config = invocation.config
     excerpt = await unindexed_notes(config).read(named["path"], from_line=first, lines=last - first + 1)
@@ -85,18 +85,25 @@ def _line_text(
     head = [f"{path}#L{number}  {line.strip()}"]
     readers = audience_text(readers_of(path))
     if source is None:
-        return [*head, "  No source was kept: it was written by hand, or before Nacre kept any.", ""]
+        return [
+            *head,
+            "  It has no source: it was written by hand, or by an old version of Nacre.",
+            "",
+        ]
     pairs = [
         ("Source", source_text(source)),
         ("Audience", audience_text(source.audience)),
-        ("Read by", "" if may_see(readers_of(path), source.audience) else f"{readers}: it was put here"),
+        (
+            "Read by",
+            "" if may_see(readers_of(path), source.audience) else f"{readers}: it was moved here",
+        ),
         ("Session", " ".join(filter(None, (source.session_key, source.session_id)))),
         ("Entries", " to ".join(source.entry_ids)),
         ("At", source.at),
     ]
     words = [f"  > {each.speaker}: {each.text}" for each in messages]
     if source.session_id and not messages:
-        words = ["  The transcript does not have these words any more."]
+        words = ["  The transcript no longer has these words."]
     return [*head, *(f"  {label + ':':<10}{value}" for label, value in pairs if value), *words, ""]
 
 
@@ -136,13 +143,13 @@ def between(entries: Iterable[Entry], entry_ids: Sequence[str]) -> list[Entry]:
 
 
 def likeliest(line: str, entries: Sequence[Entry], *, is_private: bool) -> tuple[SourceMessage, ...]:
-    """The messages that share most words with a line, in their order."""
+    """The messages that share the most words with a line, in their order."""
     words = _words(line)
     messages = [each for entry in entries if (each := _message(entry, is_private)) is not None]
     ranked = sorted(range(len(messages)), key=lambda at: len(words & _words(messages[at].text)), reverse=True)
     return tuple(
         SourceMessage(
-            entry_id=messages[at].entry_id, speaker=messages[at].speaker, text=_shown(messages[at].text)
+            entry_id=messages[at].entry_id, speaker=messages[at].speaker, text=_shortened(messages[at].text)
         )
         for at in sorted(ranked[:MOST_WORDS])
     )
@@ -162,7 +169,7 @@ def _message(entry: Entry, is_private: bool) -> SourceMessage | None:
     return SourceMessage(entry_id=entry.id, speaker=speaker, text=text) if text else None
 
 
-def _shown(text: str) -> str:
+def _shortened(text: str) -> str:
     text = without_secrets(text)
     return text if len(text) <= MOST_CHARS else f"{text[:MOST_CHARS]}…"
 

@@ -1,4 +1,4 @@
-"""The command `nacre admin access`: who asks to write to the assistant, and who may."""
+"""The command `nacre admin access`: people who may write to the assistant, and those who ask to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_NOBODY_AT_IT = "People are let in by the owner in a terminal, and standard input is none."
+_NO_TERMINAL = "Only the owner in a terminal can let people in, but standard input is not a terminal."
 
 
 @click.group("access", cls=Listing, noun="admin access")
@@ -27,7 +27,7 @@ _NOBODY_AT_IT = "People are let in by the owner in a terminal, and standard inpu
 def command(context: click.Context, as_json: bool) -> int:
     """List who may write to the assistant, and admit people.
 
-    Somebody unknown who writes in private gets a code, which is good for an hour.
+    Unknown people who write in private get a code, which is valid for an hour.
     """
     from nacre.cli.screen.plain import one_line
 
@@ -46,17 +46,17 @@ def command(context: click.Context, as_json: bool) -> int:
     for person in known:
         invocation.say(f"{person.role:8}  {one_line(person_name(person))} since {person.at:%Y-%m-%d}")
     if not asking and not known:
-        invocation.say("Nobody asks to write to the assistant, and nobody was let in.")
+        invocation.say("Nobody has access, and nobody asks for it.")
     return 0
 
 
 @command.command("approve")
 @click.argument("code")
-@click.option("--owner", is_flag=True, help="This is yourself: private memory is shown there.")
+@click.option("--owner", is_flag=True, help="This is you: private memory is shown there.")
 @json_option("Print a JSON object.")
 @shared_options
 def approve(context: click.Context, code: str, owner: bool, as_json: bool) -> int:
-    """Let in who was given CODE. Asks for a terminal."""
+    """Let in the person who got CODE. Requires a terminal."""
     invocation = begin(context)
     if not check_terminal(invocation):
         return 1
@@ -75,7 +75,7 @@ def approve(context: click.Context, code: str, owner: bool, as_json: bool) -> in
 @json_option("Print a JSON object.")
 @shared_options
 def deny(context: click.Context, code: str, as_json: bool) -> int:
-    """Reject the pairing request with CODE. The person is not told."""
+    """Reject the pairing request with CODE. The person gets no message."""
     invocation = begin(context)
     person = _with_people(invocation, lambda people: people.deny(code))
     if person is None:
@@ -92,16 +92,16 @@ def deny(context: click.Context, code: str, as_json: bool) -> int:
 @json_option("Print a JSON object.")
 @shared_options
 def revoke(context: click.Context, channel: str, sender_id: str, as_json: bool) -> int:
-    """Revoke the access of ID on CHANNEL. A running turn of theirs gets no further tools."""
+    """Revoke the access of ID on CHANNEL. Their running turn can call no more tools."""
     invocation = begin(context)
     if not _with_people(invocation, lambda people: people.tables.people.revoke(channel, sender_id)):
         invocation.warn(
-            f"{channel}:{sender_id} was not let in here. `nacre admin access` lists who was.", tone="error"
+            f"{channel}:{sender_id} has no access. `nacre admin access` lists those who have.", tone="error"
         )
         return 1
     if as_json:
         return print_json({"channel": channel, "id": sender_id})
-    invocation.say(f"Taken back: {channel}:{sender_id}. What nacre.json5 allows still holds.")
+    invocation.say(f"Revoked: {channel}:{sender_id}. What nacre.json5 allows still applies.")
     return 0
 
 
@@ -115,25 +115,25 @@ def check_terminal(invocation: Invocation) -> bool:
     """Whether standard input is a terminal; otherwise prints an error."""
     is_terminal = sys.stdin.isatty()
     if not is_terminal:
-        invocation.warn(_NOBODY_AT_IT, tone="error")
+        invocation.warn(_NO_TERMINAL, tone="error")
     return is_terminal
 
 
 def unknown_code(invocation: Invocation, code: str) -> int:
     """Prints an error and returns the exit code."""
-    invocation.warn(f"Nobody has the code {code!r}: it was used, or its hour is over.", tone="error")
+    invocation.warn(f"Nobody has the code {code!r}: it was used, or has expired.", tone="error")
     return 1
 
 
 def person_name(person: Person) -> str:
-    """A person as sentences name them."""
+    """The name of a person in sentences."""
     account = "" if person.account == "default" else f" (to {person.account})"
     agent = f" (of {person.own_agent})" if person.own_agent else ""
     return f"{person.channel}:{person.sender_id}{account}{agent}"
 
 
 def person_json(person: Person) -> dict[str, Any]:
-    """A person as JSON output shows them."""
+    """The JSON output of a person."""
     return {
         "channel": person.channel,
         "accountId": person.account,

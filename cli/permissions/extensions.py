@@ -1,4 +1,4 @@
-"""The command `nacre admin extensions`: what adds to Nacre, and what of it may run."""
+"""The command `nacre admin extensions`: extensions, skills and hooks, and which of them may run."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from nacre.runtime.extensions.choice import Choice, chosen, named, not_installed
 from nacre.runtime.extensions.installed.discovery import Installed, installed_extensions
 from nacre.runtime.extensions.loading import problem_of
 from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.sections.plugins import MEMORY_CORE, PluginsSettings
+from nacre.runtime.settings.sections.plugins import MEMORY_CORE
 
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
-    from nacre.memory.files.skills import FoundSkills
     from nacre.runtime.hooks.trust import HookFile, TrustedHooks
 
-_NOBODY_AT_IT = (
-    "Trust is given by the owner in a terminal, and standard input is none. "
+_NO_TERMINAL = (
+    "Only the owner in a terminal can trust a hook, but standard input is not a terminal. "
     "Run nacre admin extensions hooks trust {name} yourself."
 )
 
@@ -35,7 +34,7 @@ _NOBODY_AT_IT = (
 def command(context: click.Context, as_json: bool) -> int | None:
     """List extensions, skills and hooks, and whether they are on.
 
-    Alone it lists the extensions that are installed, of which no code runs for that.
+    Without a command, it lists the installed extensions, without running their code.
     """
     if context.invoked_subcommand:
         return None
@@ -43,7 +42,20 @@ def command(context: click.Context, as_json: bool) -> int | None:
     invocation = begin(context)
     listed, missing = listed_extensions(invocation.config)
     if as_json:
-        return print_json([_extension_json(item) for item in listed])
+        return print_json(
+            [
+                {
+                    "id": item.id,
+                    "state": item.state,
+                    "reason": item.reason,
+                    "kind": item.kind or None,
+                    "version": item.version or None,
+                    "package": item.package or None,
+                    "description": item.description,
+                }
+                for item in listed
+            ]
+        )
     width = max(len(item.id) for item in listed)
     for item in listed:
         about = " · ".join(word for word in (item.version, item.kind, item.description) if word)
@@ -53,18 +65,6 @@ def command(context: click.Context, as_json: bool) -> int | None:
     return 0
 
 
-def _extension_json(item: Listed) -> dict[str, Any]:
-    return {
-        "id": item.id,
-        "state": item.state,
-        "reason": item.reason,
-        "kind": item.kind or None,
-        "version": item.version or None,
-        "package": item.package or None,
-        "description": item.description,
-    }
-
-
 @command.command("skills")
 @json_option("Print a JSON object.")
 @shared_options
@@ -72,10 +72,12 @@ def skills(context: click.Context, as_json: bool) -> int:
     """List and check the skills of the workspace.
 
     A skill is a folder in skills/, or in a folder that skills.load.extraDirs names, with a SKILL.md, as
-    agentskills.io describes it. Ends with 1 when one of them cannot be used.
+    agentskills.io describes it. The exit code is 1 if one of them cannot be used.
     """
+    from nacre.runtime.storage.storage import open_skills
+
     invocation = begin(context)
-    found = asyncio.run(_found_skills(invocation.config))
+    found = asyncio.run(open_skills(invocation.config).found())
     entries = invocation.config.settings.skills.entries
     off = {name for name, entry in entries.items() if not entry.enabled}
     if as_json:
@@ -94,15 +96,9 @@ def skills(context: click.Context, as_json: bool) -> int:
         state = "off" if skill.name in off else "on"
         invocation.say(f"{skill.name} ({state})  {skill.path}", f"    {skill.description}")
     if not found.skills and not found.problems:
-        invocation.say("There are no skills: the workspace has no folder skills/ with any.")
+        invocation.say("There are no skills in the folder skills/ of the workspace.")
     invocation.warn(*found.problems)
     return 1 if found.problems else 0
-
-
-async def _found_skills(config: Config) -> FoundSkills:
-    from nacre.runtime.storage.storage import open_skills
-
-    return await open_skills(config).found()
 
 
 @command.group("hooks", invoke_without_command=True)
@@ -118,7 +114,11 @@ def hooks(context: click.Context, as_json: bool) -> int | None:
     from nacre.cli.screen.plain import one_line
 
     invocation = begin(context)
-    digests, problem = _digests(_trusted(invocation))
+    digests, problems = dict[str, str](), list[str]()
+    try:
+        digests.update(_trusted_hooks(invocation).digests())
+    except ValueError as error:
+        problems.append(str(error))
     files = _files(invocation)
     rows = [(file, file.state(digests)) for file in files]
     if as_json:
@@ -129,7 +129,7 @@ def hooks(context: click.Context, as_json: bool) -> int | None:
         invocation.say(f"{one_line(file.name).ljust(width)}  {state}{why}")
     if not rows:
         invocation.say(f"There are no hooks in {invocation.short(invocation.config.workspace / 'hooks')}.")
-    invocation.warn(*problem)
+    invocation.warn(*problems)
     return 0
 
 
@@ -138,28 +138,28 @@ def hooks(context: click.Context, as_json: bool) -> int | None:
 @json_option("Print a JSON object.")
 @shared_options
 def trust(context: click.Context, name: str, as_json: bool) -> int:
-    """Let hooks/NAME.py run as it is now; every later change takes that back.
+    """Let hooks/NAME.py run as it is now. Every later change revokes this.
 
-    Read the file before. Asks for a terminal, so that no program trusts in the owner's place.
+    Read the file before. It requires a terminal, so that no program can trust a hook for the owner.
     """
     from nacre.runtime.contracts.clock import owner_zone, system_clock
 
     invocation = begin(context)
     if not sys.stdin.isatty():
-        invocation.warn(_NOBODY_AT_IT.format(name=name), tone="error")
+        invocation.warn(_NO_TERMINAL.format(name=name), tone="error")
         return 1
     found = next((file for file in _files(invocation) if file.name == name.removesuffix(".py")), None)
     if found is None or found.problem:
         why = f"{found.problem}" if found else f"there is no hooks/{name.removesuffix('.py')}.py"
         invocation.warn(
-            f"Nothing was trusted: {why}. `nacre admin extensions hooks` lists what is there.", tone="error"
+            f"Nothing was trusted: {why}. `nacre admin extensions hooks` lists the hooks.", tone="error"
         )
         return 1
-    _trusted(invocation).trust(found, now=system_clock(owner_zone(None)))
+    _trusted_hooks(invocation).trust(found, now=system_clock(owner_zone(None)))
     if as_json:
         return print_json(_hook_json(found, "trusted"))
     invocation.say(f"hooks/{found.name}.py is trusted as it is now (sha256 {found.sha256[:16]}…).")
-    invocation.say("It runs when the assistant is opened the next time.")
+    invocation.say("It runs from the next start of the assistant on.")
     return 0
 
 
@@ -168,15 +168,15 @@ def trust(context: click.Context, name: str, as_json: bool) -> int:
 @json_option("Print a JSON object.")
 @shared_options
 def distrust(context: click.Context, name: str, as_json: bool) -> int:
-    """Let hooks/NAME.py run no more, from the next opening on."""
+    """Revoke the trust in hooks/NAME.py, from the next start on."""
     from nacre.runtime.contracts.clock import owner_zone, system_clock
 
     invocation = begin(context)
     plain = name.removesuffix(".py")
-    if _trusted(invocation).distrust(plain, now=system_clock(owner_zone(None))):
+    if _trusted_hooks(invocation).distrust(plain, now=system_clock(owner_zone(None))):
         if as_json:
             return print_json({"distrusted": plain})
-        invocation.say(f"hooks/{plain}.py is not trusted any more. An assistant that is open still runs it.")
+        invocation.say(f"hooks/{plain}.py is no longer trusted. A running assistant still runs it.")
         return 0
     invocation.warn(f"hooks/{plain}.py was not trusted.", tone="error")
     return 1
@@ -188,17 +188,10 @@ def _files(invocation: Invocation) -> tuple[HookFile, ...]:
     return hook_files(invocation.config.workspace)
 
 
-def _trusted(invocation: Invocation) -> TrustedHooks:
+def _trusted_hooks(invocation: Invocation) -> TrustedHooks:
     from nacre.runtime.hooks.trust import TrustedHooks
 
     return TrustedHooks(invocation.config.folders.trusted_hooks)
-
-
-def _digests(trusted: TrustedHooks) -> tuple[dict[str, str], tuple[str, ...]]:
-    try:
-        return dict(trusted.digests()), ()
-    except ValueError as error:
-        return {}, (str(error),)
 
 
 def _hook_json(file: HookFile, state: str) -> dict[str, Any]:
@@ -225,7 +218,14 @@ def listed_extensions(config: Config) -> tuple[tuple[Listed, ...], tuple[str, ..
     plugins, installed = config.settings.plugins, installed_extensions()
     known = {item.id for item in installed}
     missing = [not_installed(name, plugins) for name in named(plugins) if name not in known]
-    return (_core(plugins), *(_listed(item, config) for item in installed)), tuple(missing)
+    core = Listed(
+        id=MEMORY_CORE,
+        state="on" if plugins.slots.memory == MEMORY_CORE else "off",
+        reason=f"plugins.slots.memory is {plugins.slots.memory}",
+        kind="memory",
+        description="Search over the notes; comes with Nacre.",
+    )
+    return (core, *(_listed(item, config) for item in installed)), tuple(missing)
 
 
 def _listed(item: Installed, config: Config) -> Listed:
@@ -244,15 +244,4 @@ def _listed(item: Installed, config: Config) -> Listed:
         version=item.version,
         package=item.package,
         description=item.manifest.description if item.manifest else "",
-    )
-
-
-def _core(plugins: PluginsSettings) -> Listed:
-    is_on = plugins.slots.memory == MEMORY_CORE
-    return Listed(
-        id=MEMORY_CORE,
-        state="on" if is_on else "off",
-        reason=f"plugins.slots.memory is {plugins.slots.memory}",
-        kind="memory",
-        description="Search over the notes; comes with Nacre.",
     )

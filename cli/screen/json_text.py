@@ -32,12 +32,12 @@ def json_text(value: Any) -> str:
 
 
 def escaped_controls(text: str) -> str:
-    """JSON of the same values, with what could drive a terminal as escapes; line feeds and tabs stay."""
+    """JSON with escapes in place of what could control a terminal; line feeds and tabs stay."""
     return _raw_controls().sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def print_json(value: Any) -> int:
-    """Writes `value` to standard output; returns the exit code of a command that is done."""
+    """Writes `value` to standard output, and returns the exit code 0."""
     sys.stdout.write(json_text(value) + "\n")
     return 0
 
@@ -51,13 +51,13 @@ def _plain(value: object) -> Any:
 
 
 def camel(name: str) -> str:
-    """A name in snake case as JSON output has it."""
+    """A name in snake case as the key in JSON output."""
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)
 
 
 def moment(seconds: float | None) -> str | None:
-    """A time in seconds since the epoch as scripts read it, such as `2026-03-14T12:00:00Z`."""
+    """A time in seconds since the epoch in ISO 8601, such as `2026-03-14T12:00:00Z`."""
     if seconds is None:
         return None
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

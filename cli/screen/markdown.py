@@ -1,6 +1,6 @@
-"""Markdown as lines for a terminal: the only importer of rich and of markdown-it.
+"""Draws Markdown in a terminal, with rich and markdown-it.
 
-Both are slow to import, so nothing but a chat on a live terminal imports this module.
+Both are slow to import, so only a chat on a live terminal imports this module.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from nacre.cli.screen.plain import plain
 from nacre.cli.screen.screen import Screen
 
 _CODE_INDENT = 2
-_COLOURS = ColorSystem.STANDARD  # the sixteen of the terminal's own palette: right on light and dark
+_COLORS = ColorSystem.STANDARD  # the terminal's palette, which fits light and dark backgrounds
 _THEME = Theme(
     {
         "markdown.code": "cyan",
@@ -47,13 +47,13 @@ _THEME = Theme(
 )
 # HTML stays text, because a terminal would show nothing of it.
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
-_PARSER.disable("reference")  # its line would be gone from the screen, and blocks are drawn apart
+_PARSER.disable("reference")  # blocks are drawn separately, and the line of a reference would disappear
 
 
-def markdown_lines(text: str, columns: int, *, is_coloured: bool) -> list[str]:
-    """Markdown as lines that are at most `columns` wide, with escape sequences for their style alone.
+def markdown_lines(text: str, columns: int, *, is_colored: bool) -> list[str]:
+    """Markdown as lines that are at most `columns` wide, with escape sequences for their style only.
 
-    Without colours, bold and italic words still are.
+    Without colors, words are still bold or italic.
     """
     console = Console(
         file=io.StringIO(),
@@ -69,30 +69,27 @@ def markdown_lines(text: str, columns: int, *, is_coloured: bool) -> list[str]:
         _environ={},
     )
     rows = console.render_lines(_Answer(text), pad=False)
-    lines = [_line(row if is_coloured else Segment.remove_color(row)) for row in rows]
+    lines = [_line(row if is_colored else Segment.remove_color(row)) for row in rows]
     while lines and not lines[-1]:
         lines.pop()
     return lines[next((number for number, line in enumerate(lines) if line), 0) :]
 
 
 def _line(row: Iterable[Segment]) -> str:
-    """Segments as text without spaces at its end, which would be copied along."""
+    """Segments as text without trailing spaces, which a person would copy, too."""
     segments = list(row)
     while segments and not segments[-1].text.strip():
         segments.pop()
     if segments:
         text, style, _ = segments.pop()
         segments.append(Segment(text.rstrip(), style))
-    return "".join(
-        style.render(text, color_system=_COLOURS) if style else text for text, style, _ in segments
-    )
+    return "".join(style.render(text, color_system=_COLORS) if style else text for text, style, _ in segments)
 
 
 def markdown_blocks(text: str) -> list[str]:
-    """Markdown cut into its paragraphs, lists, tables and so on, in which every character stays.
+    """Markdown cut into its paragraphs, lists, tables and so on, without changing a character.
 
-    The last block may still grow, and so may half a line behind it, which could yet become anything: what
-    comes later changes none of the blocks before it.
+    Only the last block, with an incomplete line after it, can still change when text is added.
 
     >>> markdown_blocks("One.\\n\\nTwo and")
     ['One.\\n\\nTwo and']
@@ -107,7 +104,7 @@ def markdown_blocks(text: str) -> list[str]:
 
 
 class _Heading(Heading):
-    """Headings begin at the left, without a frame."""
+    """Headings on the left, without a frame."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = "left"
@@ -115,7 +112,7 @@ class _Heading(Heading):
 
 
 class _CodeBlock(CodeBlock):
-    """Code set in a little, without a background, which would be copied along as spaces."""
+    """Indented code, without a background, which a person would copy as spaces."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = Syntax(
@@ -129,7 +126,7 @@ class _CodeBlock(CodeBlock):
 
 
 class _Table(TableElement):
-    """A table with a line between its rows only where words wrap would mix them up."""
+    """A table without frames and without lines between its rows."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for table in super().__rich_console__(console, options):
@@ -143,7 +140,7 @@ class _Table(TableElement):
 
 
 class _Answer(Markdown):
-    """An answer of a model: nothing in it can drive the terminal, also no character named by a reference."""
+    """An answer of a model. Nothing in it can control the terminal, not even a character reference."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
@@ -171,9 +168,9 @@ def _prepare(tokens: Iterable[Token]) -> None:
 
 
 class StreamedMarkdown:
-    """Text that is drawn as Markdown: blocks that are whole once and for ever, the last one anew each time.
+    """Draws a growing text as Markdown: complete blocks once, the last one again and again.
 
-    `feed` only takes text in; `paint` draws, and may be called as rarely as it is dear.
+    `feed` only adds text. `paint` draws it; drawing is slow, so call it as rarely as you can.
     """
 
     def __init__(self, screen: Screen) -> None:
@@ -182,16 +179,16 @@ class StreamedMarkdown:
         self._has_block_above = False
 
     def feed(self, text: str) -> None:
-        """Takes the next characters."""
+        """Adds the next characters."""
         self._waiting += plain(text)
 
     def paint(self) -> None:
-        """Draws what has come."""
+        """Draws the added text."""
         *finished, self._waiting = markdown_blocks(self._waiting)
         self._show(finished, self._waiting)
 
     def end(self) -> None:
-        """Draws the rest for ever; the next text begins anew."""
+        """Draws the rest; the next text is a new one."""
         if self._waiting:
             self._show(markdown_blocks(self._waiting + "\n"), "")
         self._waiting = ""
@@ -206,6 +203,6 @@ class StreamedMarkdown:
             self._screen.blocks(lines, self._drawn(still_open))
 
     def _drawn(self, text: str) -> list[str]:
-        """Lines of Markdown, with an empty one before them behind other lines of this text."""
-        lines = markdown_lines(text, self._screen.columns, is_coloured=self._screen.is_coloured)
+        """Lines of Markdown, after an empty line unless they are the first of the text."""
+        lines = markdown_lines(text, self._screen.columns, is_colored=self._screen.is_colored)
         return ["", *lines] if lines and self._has_block_above else lines

@@ -12,13 +12,13 @@ from functools import cache
 
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but tab and line feed, DEL, C1
-    "\u2028\u2029\u202a-\u202e\u2066-\u2069"  # separators, and what reorders the text around it
+    "\u2028\u2029\u202a-\u202e\u2066-\u2069"  # separators, and characters that reorder text
     "\ud800-\udfff]"  # halves of pairs, which cannot be encoded
 )
 
 
 def plain(text: str) -> str:
-    """`text` as a terminal can safely show it; line feeds and tabs stay, carriage returns go.
+    """`text` without control characters except line feeds and tabs.
 
     >>> plain("red: \\x1b[31m!")
     'red: ␛[31m!'
@@ -32,26 +32,26 @@ def one_line(text: str) -> str:
 
 
 def cell_width(text: str) -> int:
-    """Columns that `text` takes in a terminal: wide characters and emoji two, combining marks none."""
+    """The columns of `text` in a terminal: two for wide characters and emoji, none for combining marks."""
     if text.isascii() or _narrow().fullmatch(text):  # wcwidth takes 20 ms to import, a seventh of a search
         return len(text)
     from wcwidth import wcswidth, wcwidth
 
-    width = wcswidth(text)  # below 0 where something cannot be shown, such as a tab
+    width = wcswidth(text)  # negative if a character cannot be shown, such as a tab
     return width if width >= 0 else sum(max(0, wcwidth(character)) for character in text)
 
 
 @cache
 def _narrow() -> re.Pattern[str]:
-    """Latin letters, and the quotation marks, dashes and dots beside them: a column each."""
+    """Characters that take one column: Latin letters, quotation marks, dashes, dots."""
     return re.compile("[\x20-\x7e\xa0-\u02ff\u2010-\u2027\u2030-\u205e]*")
 
 
 def cut_to_cells(text: str, max_cells: int) -> str:
-    """`text`, or as much of it as fits `max_cells` columns together with a `…`."""
+    """`text`, cut to `max_cells` columns with a `…` at the end if it is longer."""
     if cell_width(text) <= max_cells:
         return text
-    kept = text[: max(0, max_cells - 1)]  # what joins its neighbour is one of few, so this is nearly it
+    kept = text[: max(0, max_cells - 1)]  # combining characters are rare, so this is nearly it
     while cell_width(kept) >= max_cells > 0:
         kept = kept[:-1]
     return kept + "…" if max_cells > 0 else ""

@@ -1,6 +1,6 @@
-"""A terminal, or a file in its place: whole lines, streamed text, and lines that can be taken back.
+"""Output to a terminal or a file: whole lines, streamed text, and lines that can be replaced.
 
-The only writer of escape sequences. Everything that is shown goes through `plain`.
+It is the only writer of escape sequences. All output goes through `plain`.
 """
 
 from __future__ import annotations
@@ -25,40 +25,40 @@ _CODES: Mapping[Tone, str] = {
 _RESET = "\x1b[0m"
 _BRACKETED_PASTE_ON, _BRACKETED_PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 _DEFAULT_SIZE = os.terminal_size((80, 24))
-_ROWS_LEFT = 2  # above what is open: so much of what was said last stays in sight
+_ROWS_LEFT = 2  # of the previous text, which stay visible above an open block
 _UNBOUNDED_COLUMNS = sys.maxsize
 
 
 class Screen:
-    """One output stream. `is_live`: a terminal, where lines can be taken back and break between words;
-    `is_coloured`: tones are shown.
+    """One output stream. If `is_live`, it is a terminal, where lines can be replaced and wrap between words;
+    if `is_colored`, it shows tones.
     """
 
-    def __init__(self, stream: TextIO, *, is_live: bool, is_coloured: bool) -> None:
+    def __init__(self, stream: TextIO, *, is_live: bool, is_colored: bool) -> None:
         self._stream = stream
         self.is_live = is_live
-        self.is_coloured = is_coloured
+        self.is_colored = is_colored
         self._area: list[str] = []
         self._wrap = WordWrap()
 
     def text(self, text: str) -> None:
-        """Streams text on, from where the last text ended; the last word may wait for its end."""
+        """Writes text after the previous text; an incomplete last word may wait for its end."""
         self.clear_status()
         self._write(self._wrap.feed(plain(text), self.columns))
 
     def line(self, text: str, tone: Tone = "plain") -> None:
-        """Shows whole lines, on lines of their own; a long one goes on under its text."""
+        """Shows whole lines; a long one is wrapped and indented like its text."""
         self.end_line()
         columns, wrap = self.columns, WordWrap(hangs=True)
         shown = wrap.feed(plain(text), columns) + wrap.finish(columns)
         self._write(self._toned(shown, tone) + "\n")
 
     def row(self, text: str) -> None:
-        """Shows a row of a table on one line, its columns as they are, cut where the screen ends."""
+        """Shows a row of a table on one line, cut at the width of the screen."""
         shown = cut_to_cells(plain(text), self.columns)
         if "\n" in shown or "\t" in shown:
             self.line(shown)
-        else:  # it fits: thousands of rows need not be looked at letter by letter
+        else:  # faster for thousands of rows, because it does not look at each letter
             self.end_line()
             self._write(shown.rstrip(" ") + "\n")
 
@@ -70,32 +70,33 @@ class Screen:
             self._wrap = WordWrap()
 
     def status(self, text: str) -> None:
-        """Shows a dim line that the next output replaces; nothing where lines cannot be taken back."""
+        """Shows a dim line that the next output replaces; nothing if the screen is not live."""
         if not self.is_live:
             return
         self.end_line()
-        # One column less than there are: a full line would wrap, and only half of it be cleared.
+        # One column less than the screen has, because a full line would wrap and be cleared only in part.
         shown = cut_to_cells(one_line(text), self.columns - 1)
         self._area = [self._toned(shown, "dim")]
         self._write(self._area[0])
 
     def clear_status(self) -> None:
-        """Takes back the status line, and lines that may still change."""
-        self._write(taken_back(self._area, self.columns))
+        """Removes the status line, and lines that may still change."""
+        self._write(cleared(self._area, self.columns))
         self._area = []
 
     def blocks(self, finished: Sequence[str], still_open: Sequence[str]) -> None:
-        """Shows lines for ever, and below them lines that the next output replaces: the last of them, if they
-        are many. Both are written as they are: fitted to `columns`, with no escape sequences but for style.
+        """Shows permanent lines, and below them the last of `still_open`, which the next output replaces.
+
+        Both must fit `columns` and have no escape sequences except for style.
         """
         kept = list(still_open)[-max(1, self._size().lines - _ROWS_LEFT) :]
-        self._write(repainted(self._area, [*finished, *kept], self.columns))
+        self._write(repaint(self._area, [*finished, *kept], self.columns))
         self._area = kept
         if finished and not kept:
             self._write("\n")
 
     def bracket_pastes(self, *, is_on: bool) -> None:
-        """Has the terminal mark what is pasted, so that its lines stay together when they are read later."""
+        """Makes the terminal mark pasted text, so that its lines stay together when they are read later."""
         if self.is_live:
             self._write(_BRACKETED_PASTE_ON if is_on else _BRACKETED_PASTE_OFF)
 
@@ -105,7 +106,7 @@ class Screen:
         return self._size().columns if self.is_live else _UNBOUNDED_COLUMNS
 
     def _toned(self, text: str, tone: Tone) -> str:
-        code = _CODES.get(tone, "") if self.is_coloured else ""
+        code = _CODES.get(tone, "") if self.is_colored else ""
         return f"{code}{text}{_RESET}" if code else text
 
     def _size(self) -> os.terminal_size:
@@ -122,20 +123,20 @@ class Screen:
 
 
 def screen_on(stream: TextIO, environment: Mapping[str, str]) -> Screen:
-    """The screen behind a stream: live on a terminal that knows escape sequences, coloured unless
+    """The screen behind a stream: live on a terminal that knows escape sequences, colored unless
     `NO_COLOR` is set (https://no-color.org)."""
     is_live = stream.isatty() and environment.get("TERM", "dumb") not in ("", "dumb")
-    return Screen(stream, is_live=is_live, is_coloured=is_live and not environment.get("NO_COLOR"))
+    return Screen(stream, is_live=is_live, is_colored=is_live and not environment.get("NO_COLOR"))
 
 
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 _CLEAR_LINE = "\r\x1b[K"
 _CLEAR_DOWN = "\r\x1b[J"
 _HOLD, _SHOW = "\x1b[?2026h", "\x1b[?2026l"
-"""Between these a terminal shows nothing half drawn (synchronized output), if it knows them."""
+"""Between these, a terminal that knows them draws nothing (synchronized output)."""
 
 
-def repainted(area: Sequence[str], lines: Sequence[str], columns: int) -> str:
+def repaint(area: Sequence[str], lines: Sequence[str], columns: int) -> str:
     """Escape sequences that replace an area with `lines` and leave the cursor at the end of the last one."""
     same = next(
         (number for number, (old, new) in enumerate(zip(area, lines, strict=False)) if old != new),
@@ -145,13 +146,13 @@ def repainted(area: Sequence[str], lines: Sequence[str], columns: int) -> str:
         added = "\n".join(lines[same:])
         return f"\n{added}" if area and len(lines) > same else added
     if same == len(lines) and lines:
-        same -= 1  # the cursor has to stand behind the last line that stays
-    drawn = taken_back(area[same:], columns) + "\n".join(lines[same:])
+        same -= 1  # the cursor must be at the end of the last line that stays
+    drawn = cleared(area[same:], columns) + "\n".join(lines[same:])
     return f"{_HOLD}{drawn}{_SHOW}" if len(area) - same > 1 else drawn
 
 
-def taken_back(area: Sequence[str], columns: int) -> str:
-    """Escape sequences that clear an area, also after a change of width. The cursor is at its start then."""
+def cleared(area: Sequence[str], columns: int) -> str:
+    """Escape sequences that clear an area, also after a change of width; the cursor is at its start then."""
     if not area:
         return ""
     rows = sum(max(1, -(-cell_width(_STYLE.sub("", line)) // columns)) for line in area)
@@ -162,11 +163,11 @@ _TAB = "    "
 
 
 class WordWrap:
-    """Text for a screen some columns wide. A word is held back until its end is known.
+    """Wraps text for a screen. A word is held back until its end is known.
 
     A line breaks at a space, or beside a wide character; a word longer than a line breaks anywhere. With
-    `hangs`, a line goes on under its text: behind its indentation, or behind a label and the two spaces or
-    more that set it off, unless these take more than half of the columns.
+    `hangs`, the next lines are indented like the text: after its indentation, or after a label with at least
+    two spaces, unless that takes more than half of the columns.
     """
 
     def __init__(self, *, hangs: bool = False) -> None:
@@ -181,7 +182,7 @@ class WordWrap:
         return bool(self._column or self._word or self._spaces)
 
     def feed(self, text: str, columns: int) -> str:
-        """Takes the next characters; returns what can be shown now."""
+        """Adds the next characters, and returns the text that can be shown now."""
         shown: list[str] = []
         for character in text:
             if character == "\n":
@@ -199,7 +200,7 @@ class WordWrap:
         return "".join(shown)
 
     def finish(self, columns: int) -> str:
-        """The text is complete: returns what was held back."""
+        """Ends the text, and returns what was held back."""
         return self._placed(columns)
 
     def _placed(self, columns: int) -> str:

@@ -1,4 +1,4 @@
-"""How sessions are called and how long ago they were active, in words. Pure."""
+"""The names and ages of sessions in words. Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SHORT_ID_CHARS = 8
 
 
 def age(at_ms: int, now: datetime) -> str:
-    """How long ago a moment was, in words; a day when it is far away or still to come."""
-    past_seconds = now.timestamp() - at_ms / 1000  # a list asks for thousands, nearly all of this month
+    """How long ago a moment was, in words; its day if it is long ago or in the future."""
+    past_seconds = now.timestamp() - at_ms / 1000  # fast, because lists have thousands
     if at_ms <= 0 or not -60 <= past_seconds < 30 * 86_400:
         moment = stored_moment(at_ms, now.tzinfo or UTC)
         return "unknown" if moment is None else f"{moment:%Y-%m-%d}"
@@ -36,7 +36,7 @@ def age(at_ms: int, now: datetime) -> str:
 def session_name(key: str, record: SessionRecord, main_key: str, *, is_current: bool = True) -> str:
     """The short name of a session, which every command accepts.
 
-    A private session has its owner's name for it, the main one `main`, any other its key without the agent.
+    A private session has the owner's name for it, the main one `main`, others their key without the agent.
     """
     parts = key.split(":", 2)
     name = parts[2] if parts[0] == "agent" and len(parts) == 3 else key

@@ -1,4 +1,4 @@
-"""The command `nacre admin log`: the last lines of the log, and what comes behind them."""
+"""The command `nacre admin log`: the last lines of the log, and new ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOOK_SECONDS = 0.25
 
 
 @click.command("log")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is logged from now on, until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Also show new lines, until Ctrl-C.")
 @click.option(
     "-n",
     "--lines",
@@ -28,9 +28,9 @@ LOOK_SECONDS = 0.25
     metavar="N",
     type=click.IntRange(min=0),
     default=SHOWN_LINES,
-    help=f"How many lines, {SHOWN_LINES} unless given.",
+    help=f"Number of lines; default: {SHOWN_LINES}.",
 )
-@json_option("Print the lines as they are, a JSON object each.")
+@json_option("Print the lines unchanged, one JSON object each.")
 @shared_options
 def command(context: click.Context, follow: bool, count: int, as_json: bool) -> int:
     """Show the end of the log, which never contains what people said."""
@@ -42,28 +42,30 @@ def command(context: click.Context, follow: bool, count: int, as_json: bool) -> 
 
 async def _show(invocation: Invocation, count: int, *, follow: bool, as_json: bool) -> int:
     path = invocation.log_file
-    with _opened(path) as file:
+    with _open(path) as file:
         for line in deque(_whole_lines(file), maxlen=count):
-            _tell(invocation, line, as_json=as_json)
+            _print(invocation, line, as_json=as_json)
         if follow:
-            async for line in _coming(path, file):
-                _tell(invocation, line, as_json=as_json)
+            async for line in _new_lines(path, file):
+                _print(invocation, line, as_json=as_json)
     return 0
 
 
-async def _coming(path: Path, file: BinaryIO) -> AsyncIterator[bytes]:
-    """What is written behind the place where the file stands, also into the files that take its name.
+async def _new_lines(path: Path, file: BinaryIO) -> AsyncIterator[bytes]:
+    """The lines after the current place in the file, and those of the files that replace it.
 
-    Closes the file in the end.
+    Closes the file at the end.
     """
     try:
         while True:
             is_other = _is_other(path, file)
-            for line in _whole_lines(file):  # after the look: what was written before the change of files
+            for line in _whole_lines(
+                file
+            ):  # after the check, so that no line before the replacement is missed
                 yield line
             if is_other:
                 file.close()
-                file = _opened(path)
+                file = _open(path)
             else:
                 await asyncio.sleep(LOOK_SECONDS)
     finally:
@@ -71,7 +73,7 @@ async def _coming(path: Path, file: BinaryIO) -> AsyncIterator[bytes]:
 
 
 def _whole_lines(file: BinaryIO) -> Iterator[bytes]:
-    """The lines up to the end; one that is being written stays for the next look."""
+    """The complete lines up to the end; an incomplete one is left for the next call."""
     while line := file.readline():
         if not line.endswith(b"\n"):
             file.seek(-len(line), os.SEEK_CUR)
@@ -86,14 +88,14 @@ def _is_other(path: Path, file: BinaryIO) -> bool:
         return False
 
 
-def _opened(path: Path) -> BinaryIO:
+def _open(path: Path) -> BinaryIO:
     try:
         return path.open("rb")
     except FileNotFoundError:
         raise click.ClickException(f"There is no log in {path} yet.") from None
 
 
-def _tell(invocation: Invocation, line: bytes, *, as_json: bool) -> None:
+def _print(invocation: Invocation, line: bytes, *, as_json: bool) -> None:
     from nacre.cli.screen.json_text import escaped_controls
 
     text = line.decode("utf-8", "replace").rstrip("\n")

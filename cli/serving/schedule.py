@@ -1,4 +1,4 @@
-"""The command `nacre admin schedule`: reminders, and jobs that come again."""
+"""The command `nacre admin schedule`: reminders and recurring jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 def command(context: click.Context, as_json: bool) -> int:
     """List, create and remove scheduled jobs.
 
-    `nacre serve` carries them out.
+    `nacre serve` runs them.
     """
     from nacre.bridges.schedule.schedule_tool import job_line
     from nacre.cli.screen.plain import one_line
@@ -39,13 +39,15 @@ def command(context: click.Context, as_json: bool) -> int:
 
 @command.command("add")
 @click.argument("text")
-@click.option("--cron", default="", metavar="FIELDS", help="When it comes again: '0 9 * * MON-FRI'.")
-@click.option("--at", default="", metavar="TIME", help="Once: 2026-12-01T18:00, or a span such as 20m.")
-@click.option("--channel", default="last", metavar="NAME", help="Which of your private chats; the last one.")
+@click.option("--cron", default="", metavar="FIELDS", help="Run again at these times: '0 9 * * MON-FRI'.")
+@click.option("--at", default="", metavar="TIME", help="Run once: at 2026-12-01T18:00, or after 20m.")
+@click.option(
+    "--channel", default="last", metavar="NAME", help="Channel of the private chat; default: the last."
+)
 @json_option("Print the job as a JSON object.")
 @shared_options
 def add(context: click.Context, text: str, cron: str, at: str, channel: str, as_json: bool) -> int:
-    """Have the assistant do TEXT when its time has come, and tell you in your private chat."""
+    """Have the assistant do TEXT at a time, and report in your private chat."""
     from nacre.bridges.schedule.schedule_tool import job_line
     from nacre.bridges.schedule.times import InvalidTime, parse_times
     from nacre.bridges.schedule.timetable import TooManyJobs
@@ -70,7 +72,7 @@ def add(context: click.Context, text: str, cron: str, at: str, channel: str, as_
     if job is None:
         where = "in a chat of `nacre serve`" if channel == "last" else f"on {channel}"
         invocation.warn(
-            f"The assistant {agent_id} does not know where to tell you: write to it in private {where} once.",
+            f"The assistant {agent_id} does not know your private chat. Write to it in private {where} once.",
             tone="error",
         )
         return 1

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TURN_SECONDS = 30.0
-"""How long turns that run may take to end when the program is to stop."""
+"""How long running turns may take when the program is to stop."""
 STANDBY_SECONDS = 0.5
-"""How often a standby looks whether another program serves."""
+"""How often a standby checks whether another program serves."""
 LOOK_SECONDS = 2.0
-"""How often the settings file and the connections are looked at."""
+"""How often the settings file and the connections are checked."""
 
 
 @click.command("serve")
-@click.option("--check", is_flag=True, help="Say whether the settings can be used, and start nothing.")
+@click.option("--check", is_flag=True, help="Check the settings, and start nothing.")
 @click.option("--standby", is_flag=True, help="Wait while another program serves, then take over.")
 @shared_options
 def command(context: click.Context, check: bool, standby: bool) -> int:
@@ -42,9 +42,9 @@ def command(context: click.Context, check: bool, standby: bool) -> int:
     `nacre init` adds Telegram. `nacre config set http.port 8700` adds a page for the browser; its login says
     which command prints the token.
 
-    SIGTERM and Ctrl-C let running turns end, for half a minute at most; a second one ends the program at
-    once. A changed settings file is read anew. Exit code 0 when it was asked to end, 2 for settings that
-    cannot be used.
+    SIGTERM and Ctrl-C wait up to half a minute for running turns; a second one ends the program at once. A
+    changed settings file is read again. The exit code is 0 after a signal, and 2 if the settings cannot be
+    used.
     """
     from nacre.cli.signals import run_until_asked
     from nacre.runtime.extensions.service import ServiceFailed
@@ -65,7 +65,7 @@ def _check(invocation: Invocation) -> int:
 
     config = invocation.config
     if not config.is_in_files:
-        # It changes nothing, and is refused where nothing may be written.
+        # This changes nothing, and fails if the database cannot be written.
         with_ledger(invocation, lambda tables, _now: tables.people.revoke("", ""))
     invocation.say(*check_channels(config, config.clock))
     invocation.say(f"Agents: {', '.join(agent.id for agent in config.agents)}.")
@@ -78,7 +78,7 @@ def _check(invocation: Invocation) -> int:
 
 
 def _hosts(invocation: Invocation) -> Sequence[ExtensionHost]:
-    """The extensions that may bring something to run beside the channels, or routes for it."""
+    """The extensions that may have services, or routes for them."""
     from nacre.runtime.extensions.loading import hosts_with
 
     config, needed = invocation.config, []
@@ -90,7 +90,7 @@ def _hosts(invocation: Invocation) -> Sequence[ExtensionHost]:
 
 
 async def _serve(invocation: Invocation, asked: asyncio.Event, *, is_standby: bool) -> None:
-    server = await _opened(invocation, asked, is_standby=is_standby)
+    server = await _open_server(invocation, asked, is_standby=is_standby)
     if server is None:
         return
     try:
@@ -109,7 +109,10 @@ async def _serve(invocation: Invocation, asked: asyncio.Event, *, is_standby: bo
             serving = _serving(invocation, server, hosts)
             for service in (service for host in hosts for service in host.services):
                 await services.enter_async_context(service.run(serving))
-            _leave_what_stays()
+            # Everything loaded stays until the end. Without a freeze, the garbage collector searches it
+            # again and again, for a quarter of a second each time, in which nobody is answered.
+            gc.collect()
+            gc.freeze()
             watching = asyncio.create_task(_follow(invocation, server))
             server.lost.add_done_callback(lambda _lost: asked.set())
             try:
@@ -122,8 +125,8 @@ async def _serve(invocation: Invocation, asked: asyncio.Event, *, is_standby: bo
         await server.close(turn_seconds=0 if server.lost.done() or not asked.is_set() else TURN_SECONDS)
 
 
-async def _opened(invocation: Invocation, asked: asyncio.Event, *, is_standby: bool) -> Server | None:
-    """The server, with `is_standby` once no other program serves; `None` if asked to end before."""
+async def _open_server(invocation: Invocation, asked: asyncio.Event, *, is_standby: bool) -> Server | None:
+    """The server; with `is_standby`, once no other program serves, or `None` if asked to end before."""
     from nacre.bridges.server import Server
     from nacre.cli.logs import hide_in_log
     from nacre.runtime.ledger.records import LedgerUnusable
@@ -164,25 +167,15 @@ def _serving(invocation: Invocation, server: Server, hosts: Sequence[ExtensionHo
 
 
 async def _figures(server: Server) -> Mapping[str, float]:
-    """The waiting work; empty while it cannot be queried, because requests are still counted."""
+    """Figures of the waiting work; empty while it cannot be queried, so that `/metrics` has the others."""
     from nacre.runtime.ledger.records import LedgerUnusable
     from nacre.runtime.storage.backend import StorageFailed
 
     try:
         return await server.figures()
     except (LedgerUnusable, StorageFailed) as error:
-        log.warning("/metrics says nothing of what is to be done: %s", error)
+        log.warning("/metrics has no figures of the waiting work: %s", error)
         return {}
-
-
-def _leave_what_stays() -> None:
-    """Has the collector look at less.
-
-    A look at all that was loaded takes a quarter of a second, in which nobody is answered, and many turns at
-    once cause one after the other. What was loaded stays until the program ends, so it is not looked at.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 async def _follow(invocation: Invocation, server: Server) -> None:
@@ -191,31 +184,31 @@ async def _follow(invocation: Invocation, server: Server) -> None:
 
     file = invocation.config.state_dir / SETTINGS_FILE
     before = await asyncio.to_thread(file_stamp, file)
-    told: dict[tuple[str, str], tuple[str, str]] = {}
+    seen: dict[tuple[str, str], tuple[str, str]] = {}
     kept: tuple[BridgeStatus, ...] | None = None
     while True:
         if server.statuses != kept:
             statuses = server.statuses
-            with suppress(LedgerUnusable):  # what waits for the ledger says so; it is tried again
+            with suppress(LedgerUnusable):  # other work reports it, and this is tried again
                 await server.save_statuses()
                 kept = statuses
         await asyncio.sleep(LOOK_SECONDS)
-        _tell_changes(invocation, server, told)
+        _report_changes(invocation, server, seen)
         now = await asyncio.to_thread(file_stamp, file)
         if now != before:
             before = now
             invocation.say("The settings file has changed.", *await server.reload())
 
 
-def _tell_changes(
-    invocation: Invocation, server: Server, told: dict[tuple[str, str], tuple[str, str]]
+def _report_changes(
+    invocation: Invocation, server: Server, seen: dict[tuple[str, str], tuple[str, str]]
 ) -> None:
-    """Tells each connection and each new problem once; `told` is what was told last of each account."""
+    """Reports each connection and each new problem once; `seen` has the last report of each account."""
     for status in server.statuses:
         now = (status.state, status.problem)
-        if status.state not in ("connected", "waiting") or told.get((status.channel, status.account)) == now:
+        if status.state not in ("connected", "waiting") or seen.get((status.channel, status.account)) == now:
             continue
-        told[status.channel, status.account] = now
+        seen[status.channel, status.account] = now
         if status.state == "connected":
             invocation.say(f"{status.line}.")
         else:

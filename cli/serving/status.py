@@ -33,8 +33,8 @@ NEVER_SERVED = "`nacre serve` has never run with this state folder."
 def command(context: click.Context, as_json: bool) -> int:
     """Show the model, notes, sessions, cost and channels.
 
-    Exit code 1 when there is something to serve and `nacre serve` does not run, or a channel is not
-    connected; else 0. `nacre doctor` looks deeper.
+    The exit code is 1 if there is something to serve and `nacre serve` does not run, or if a channel is not
+    connected. `nacre doctor` checks more.
     """
     from nacre.runtime.ledger.records import LedgerUnusable
     from nacre.sessions.contracts.errors import SessionError
@@ -54,7 +54,6 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
     if not as_json:
         invocation.say(*overview.lines(invocation.short), "")
     place = ledger_of(config)
-    # whoever only uses the terminal has nothing to serve
     is_wanted = any(channel.enabled for channel in config.settings.channels.values())
     if not await place.is_there():
         if as_json:
@@ -64,7 +63,7 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
         return 1 if is_wanted else 0
     from nacre.bridges.schedule.timetable import Timetable, upcoming_lines
     from nacre.closing import using
-    from nacre.runtime.ledger.ledger import told
+    from nacre.runtime.ledger.ledger import counts_text
 
     is_running = await place.is_served()
     async with using(await place.open_tables()) as tables:
@@ -93,7 +92,7 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
         return 0 if is_well else 1
     invocation.say("Serving." if is_running else "Not serving: `nacre serve` does not run.")
     invocation.say(*(_line(each, now, is_running=is_running) for each in kept))
-    invocation.say(f"📮 Messages: {told(counts)}", *coming)
+    invocation.say(f"📮 Messages: {counts_text(counts)}", *coming)
     if turns:
         invocation.say(
             "⚙️ Turns: {waiting} wait, the longest for {waitingSeconds:.0f} s; {running} run; the oldest was "
@@ -158,11 +157,11 @@ _SHOWN = tuple(
 
 
 class Overview(Record):
-    """The facts about an agent that come before its channels.
+    """The facts about an agent, without its channels.
 
-    `model` is empty where the offline responder answers; `problem` is why a model or its window cannot be
-    used, and then there is no `budget`. `last_session` names the one that was active last as `nacre sessions`
-    does, and `last_active` says when that was. `today_usd` is what all agents of the state folder spent.
+    `model` is empty if the offline responder answers; `problem` says why a model or its window cannot be
+    used, and then there is no `budget`. `last_session` is the session that was last active, as `nacre
+    sessions` names it, and `last_active` says when. `today_usd` is the cost of all agents.
     """
 
     version: str
@@ -181,10 +180,10 @@ class Overview(Record):
     today_usd: float
     daily_cap_usd: float | None
     history_problem: str
-    """Why notes are in no git commit yet, as a clause, or `""`."""
+    """A clause that says why notes are not committed yet, or `""`."""
 
     def lines(self, short: Callable[[Path], str]) -> list[str]:
-        """For people: a row for each subject; `short` is how paths are shown."""
+        """A row for each subject; `short` shortens a path."""
         rows = [("Nacre", f"{self.version} · agent {self.agent_id}"), ("Model", self._model())]
         if self.budget is not None:
             budget = self.budget
@@ -220,14 +219,14 @@ class Overview(Record):
             return self.problem
         if not self.model:
             return "none: the offline responder answers; `nacre init` connects one"
-        told = f"{self.model} at {self.address}" if self.address else self.model
+        text = f"{self.model} at {self.address}" if self.address else self.model
         if self.has_key or not self.needs_key:
-            return told
-        return f"{told} · no key was found; `nacre doctor` says where one belongs"
+            return text
+        return f"{text} · no key was found; `nacre doctor` says where one belongs"
 
 
 async def overview_of(config: Config, now: Clock) -> Overview:
-    """Asks a model's server for the window, and nothing else; changes nothing.
+    """Collects the facts, changing nothing. It asks only the model's server, for the window.
 
     Raises:
         SessionError: sessions cannot be listed.
@@ -247,12 +246,12 @@ async def overview_of(config: Config, now: Clock) -> Overview:
     except ConfigError as error:
         problem = str(error)
     async with using(open_sessions(config, now)) as store:
-        sessions = await store.index.all()  # that they have a file need not be known
+        sessions = await store.index.all()  # without checking their files
     last, record = max(sessions.items(), key=lambda each: each[1].active_at_ms, default=("", None))
     return Overview(
         version=__version__,
         agent_id=config.agent_id,
-        model=without_secrets(config.model_name),  # somebody may have put a key there
+        model=without_secrets(config.model_name),  # it may contain a key by mistake
         address=facts.address if facts else "",
         has_key=bool(facts and facts.has_key),
         needs_key=bool(facts and facts.needs_key),

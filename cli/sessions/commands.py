@@ -1,4 +1,4 @@
-"""The commands `nacre sessions …`: look at conversations, export them, delete them, go back to one."""
+"""The commands `nacre sessions …`: list, show, export, delete and clean up conversations."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 
 SHOWN_MESSAGES = 10
 MOST_SESSIONS = 40
-"""Without --all, so that an import of hundreds does not hide the others."""
+"""The most sessions without --all, so that hundreds of imported ones do not hide the others."""
 
 
 def on_shelf(work: Callable[..., Awaitable[int]], *, reads_only: bool = False) -> Callable[..., int]:
-    """A command that does `work(shelf, invocation, …)`; its failures are sentences and exit code 1."""
+    """Makes a command of `work(shelf, invocation, …)`; failures become sentences and exit code 1."""
 
     @wraps(work)
     def run(context: click.Context, **options: Any) -> int:
-        def told(shelf: SessionShelf, invocation: Invocation) -> Awaitable[int]:
+        def run_work(shelf: SessionShelf, invocation: Invocation) -> Awaitable[int]:
             invocation.warn(*invocation.config.notices)
             return work(shelf, invocation, **options)
 
-        return run_on_shelf(context, told, reads_only=reads_only)
+        return run_on_shelf(context, run_work, reads_only=reads_only)
 
     return run
 
 
 reading_shelf = partial(on_shelf, reads_only=True)
-"""The same for a command that changes nothing but a new file of the owner's: a signal ends it at once."""
+"""`on_shelf` for a command that at most writes a new file: a signal ends it at once."""
 
 
 @click.group("sessions", cls=Listing, noun="sessions")
@@ -49,14 +49,14 @@ reading_shelf = partial(on_shelf, reads_only=True)
 async def command(shelf: SessionShelf, invocation: Invocation, with_earlier: bool, as_json: bool) -> int:
     """List, show, export and delete conversations, or resume one.
 
-    Alone it lists them, the latest active first. NAME is a key such as main or telegram:group:7, an id, or
-    the beginning of an id.
+    Without a command, it lists them, most recently active first. NAME is a key such as main or
+    telegram:group:7, an id, or the beginning of an id.
     """
     from nacre.cli.sessions.text import list_json, list_lines
 
     sessions = await shelf.store.sessions(with_earlier=True)
     if not with_earlier:
-        current = {each.key: each for each in reversed(sessions)}  # an imported key has no present session
+        current = {each.key: each for each in reversed(sessions)}  # an imported key has no current session
         current |= {each.key: each for each in sessions if each.is_current}
         sessions = [each for each in sessions if current[each.key] is each]
     if as_json:
@@ -78,13 +78,13 @@ async def command(shelf: SessionShelf, invocation: Invocation, with_earlier: boo
     metavar="N",
     type=click.IntRange(min=0),
     default=SHOWN_MESSAGES,
-    help=f"How many messages, {SHOWN_MESSAGES} unless given.",
+    help=f"Number of messages; default: {SHOWN_MESSAGES}.",
 )
 @json_option()
 @shared_options
 @reading_shelf
 async def show(shelf: SessionShelf, invocation: Invocation, name: str, last: int, as_json: bool) -> int:
-    """Show a session and the last messages of its present branch."""
+    """Show a session and the last messages of its current branch."""
     from nacre.cli.sessions.text import show_json, show_lines
 
     session = await shelf.find(name)
@@ -102,7 +102,7 @@ async def show(shelf: SessionShelf, invocation: Invocation, name: str, last: int
     "--format",
     "form",
     type=click.Choice(["markdown", "json", "jsonl"]),
-    help="markdown unless the file's name says otherwise; jsonl is the transcript as it is.",
+    help="Default: by the name of FILE, or markdown; jsonl is the unchanged transcript.",
 )
 @json_option("The same as --format json.")
 @click.option(
@@ -110,7 +110,7 @@ async def show(shelf: SessionShelf, invocation: Invocation, name: str, last: int
     "--output",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="A new file to write; standard output unless given.",
+    help="A new file to write; default: standard output.",
 )
 @shared_options
 @reading_shelf
@@ -133,7 +133,7 @@ async def export(
     else:
         data = exported(form, session, await shelf.store.stored(session), shelf.zone)
     if output is None:
-        # What was said must not drive the terminal, also behind a pipe; a file gets the bytes as they are.
+        # The text must not control a terminal, even behind a pipe; a file gets the bytes unchanged.
         sys.stdout.buffer.write(printable(form, data).encode())
         sys.stdout.buffer.flush()
         return 0
@@ -150,11 +150,11 @@ async def export(
 async def delete(shelf: SessionShelf, invocation: Invocation, names: tuple[str, ...], as_json: bool) -> int:
     """Delete sessions: they leave the index and memory, and their transcripts are renamed.
 
-    A key means its present session; earlier ones have ids, which list --all shows.
+    A key means its current session; name earlier ones by their ids, which list --all shows.
     """
     from nacre.cli.sessions.text import deleted_json, deleted_line
 
-    # All names are looked up before anything is deleted: a slip in one deletes nothing.
+    # All names are looked up first, so that a typo deletes nothing.
     sessions = {found.session_id: found for found in [await shelf.find(name) for name in names]}
     deleted = [(session, await shelf.delete(session)) for session in sessions.values()]
     problem = await shelf.forget_in_memory()
@@ -167,12 +167,12 @@ async def delete(shelf: SessionShelf, invocation: Invocation, names: tuple[str, 
 
 
 @command.command("cleanup")
-@click.option("--dry-run", is_flag=True, help="Change nothing, say what would be changed.")
+@click.option("--dry-run", is_flag=True, help="Change nothing, and show what would be changed.")
 @json_option()
 @shared_options
 @on_shelf
 async def cleanup(shelf: SessionShelf, invocation: Invocation, dry_run: bool, as_json: bool) -> int:
-    """Keep the sessions within session.maintenance, now and whatever its mode."""
+    """Apply session.maintenance now, whatever its mode."""
     from nacre.cli.sessions.text import upkeep_json
     from nacre.runtime.session_lifecycle.lifecycle import upkeep_text
 
@@ -191,7 +191,7 @@ def run_on_shelf(
     interruptible: bool = True,
     reads_only: bool = False,
 ) -> int:
-    """Does `work`; what it could not read becomes a warning, and its failures a sentence and exit code 1."""
+    """Runs `work`; notices become warnings, and failures a sentence and exit code 1."""
     from nacre.cli.sessions.shelf import SessionShelf
     from nacre.cli.signals import run_until_signal
     from nacre.sessions.contracts.errors import SessionError

@@ -1,4 +1,4 @@
-"""The command `nacre sessions context`: exactly what the model would get now."""
+"""The command `nacre sessions context`: exactly what the model would receive now."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from nacre.runtime.commands.conversation.context_parts import ContextView
 
 NO_SESSION = (
-    "There is no session {key!r} yet: one begins with its first words, such as `nacre send Hello`. "
-    "`nacre sessions list` has those that there are."
+    "There is no session {key!r} yet. The first message starts it, such as `nacre send Hello`. "
+    "`nacre sessions list` shows all sessions."
 )
 
 
 @click.command("context")
 @click.argument("key", default="main")
-@click.option("--full", is_flag=True, help="Print the text of each part too.")
+@click.option("--full", is_flag=True, help="Also print the text of each part.")
 @json_option()
 @shared_options
 def command(context: click.Context, key: str, full: bool, as_json: bool) -> int:
-    """Show what the model would get now, with sizes in tokens.
+    """Show what the model would receive now, with sizes in tokens.
 
-    KEY is the key of a session, the main one unless given. Nothing is asked and nothing changes.
+    KEY is the key of a session; default: main. No model is asked, and nothing changes.
     """
     from nacre.sessions.contracts.errors import SessionError
 

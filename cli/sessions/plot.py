@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import shutil
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,14 +15,14 @@ from nacre.cli.invocation import json_option, shared_options
 from nacre.cli.screen.json_text import camel_json, print_json
 from nacre.cli.sessions.commands import reading_shelf
 from nacre.installation import install_command
-from nacre.runtime.agent.insight.timeline import Point, Timeline, timeline
+from nacre.runtime.agent.insight.timeline import Timeline, timeline
 
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
     from nacre.cli.sessions.shelf import SessionShelf
 
 
-NOTHING_COUNTED = "No answer of this session was counted by its provider, so there is nothing to draw."
+NOTHING_COUNTED = "The provider counted no answer of this session, so there is nothing to draw."
 NO_LIBRARY = (
     "A picture needs matplotlib, which cannot be used here ({error}). Install it with "
     "`{command}`; without --output the drawing is text."
@@ -32,7 +31,7 @@ NO_LIBRARY = (
 
 def _picture_file(context: click.Context, _option: click.Parameter, value: Path | None) -> Path | None:
     if value is not None and value.suffix.lower() not in (".svg", ".png"):
-        raise click.BadParameter(f"{value} is no .svg and no .png file.", context)
+        raise click.BadParameter(f"{value} is neither an .svg nor a .png file.", context)
     return value
 
 
@@ -58,7 +57,7 @@ async def plot(
     session = await shelf.find(name)
     transcript = await shelf.store.stored(session)
     budget = await budget_of(invocation.config, shelf.now)
-    # On a thread, so that a signal is heard meanwhile.
+    # On a thread, so that a signal can end it.
     priced = partial(has_price, invocation.config)
     found = await asyncio.to_thread(timeline, transcript.branch, budget, has_price=priced)
     if as_json:
@@ -82,7 +81,7 @@ async def plot(
 
 
 def picture(timeline: Timeline, form: str, *, title: str) -> bytes:
-    """The timeline as SVG or PNG: tokens over answers, both lines, flushes and compactions.
+    """The timeline as SVG or PNG: tokens by answer, both thresholds, flushes and compactions.
 
     Raises:
         ImportError: matplotlib is not installed; the extra `plot` brings it.
@@ -101,7 +100,7 @@ def picture(timeline: Timeline, form: str, *, title: str) -> bytes:
         budget.compact_at, linestyle="--", color="tab:red", label=f"compaction above {budget.compact_at}"
     )
     for kind, sign in (("flush", "v"), ("compaction", "s")):
-        # A flush goes before its compaction: beside it, so that both are seen.
+        # A flush is drawn beside its compaction, so that both are visible.
         beside = 1.45 if kind == "flush" else 1.5
         places = [mark.behind + beside for mark in timeline.marks if mark.kind == kind]
         color = "tab:orange" if kind == "flush" else "tab:red"
@@ -143,13 +142,16 @@ def timeline_json(timeline: Timeline) -> dict[str, Any]:
 def chart_lines(timeline: Timeline, *, columns: int) -> list[str]:
     """The timeline as text, no wider than `columns`: a bar for each answer, or for the fullest of several.
 
-    Both lines are drawn through the rows that they fall into; below stand `F` for a flush and `C` for a
-    compaction, or `*` for both.
+    Both thresholds are lines in their rows; below the chart, `F` marks a flush, `C` a compaction, `*` both.
     """
     labels = [_short(timeline.top_tokens * (row + 1) // CHART_ROWS) for row in range(CHART_ROWS)]
     margin = max(map(len, labels)) + 2
     width = max(_LEAST_COLUMNS, columns - margin)
-    bars = _fullest(timeline.points, width)
+    count = len(timeline.points)
+    bars = [0] * min(width, count)
+    for number, point in enumerate(timeline.points):
+        place = _column(number, count, width)
+        bars[place] = max(bars[place], point.tokens)
     flush_row, compact_row = (
         min(CHART_ROWS - 1, at * CHART_ROWS // timeline.top_tokens)
         for at in (timeline.budget.flush_at, timeline.budget.compact_at)
@@ -157,12 +159,13 @@ def chart_lines(timeline: Timeline, *, columns: int) -> list[str]:
     lines = []
     for row in reversed(range(CHART_ROWS)):
         line = {compact_row: "─", flush_row: "┄"}.get(row, " ")
-        cells = (_bar(tokens, row, timeline.top_tokens) for tokens in bars)
+        eighths = (round(tokens * CHART_ROWS * 8 / timeline.top_tokens) - row * 8 for tokens in bars)
+        cells = (_BARS[max(0, min(8, each))] for each in eighths)
         drawn = "".join(line if cell == " " else cell for cell in cells).ljust(width, line).rstrip()
         lines.append(f"{labels[row]:>{margin - 2}} ┤{drawn}")
     under = [" "] * width
     for mark in timeline.marks:
-        place = _column(max(0, mark.behind), len(timeline.points), width)
+        place = _column(max(0, mark.behind), count, width)
         sign = "F" if mark.kind == "flush" else "C"
         under[place] = sign if under[place] in (" ", sign) else "*"
     lines.append(f"{'':>{margin - 2}} └{''.join(under).rstrip()}")
@@ -177,25 +180,12 @@ def legend(timeline: Timeline) -> str:
         f"{_counted(count, 'answer', 'answers')} · ┄ flush at {_short(budget.flush_at)} · ─ compaction above "
         f"{_short(budget.compact_at)} · F {_counted(flushes, 'flush', 'flushes')} · "
         f"C {_counted(len(timeline.marks) - flushes, 'compaction', 'compactions')} · "
-        f"{timeline.told_cost}"
+        f"{timeline.cost_text}"
     )
-
-
-def _fullest(points: Sequence[Point], width: int) -> list[int]:
-    columns = [0] * min(width, len(points))
-    for number, point in enumerate(points):
-        place = _column(number, len(points), width)
-        columns[place] = max(columns[place], point.tokens)
-    return columns
 
 
 def _column(number: int, count: int, width: int) -> int:
     return number if count <= width else number * width // count
-
-
-def _bar(tokens: int, row: int, top_tokens: int) -> str:
-    eighths = round(tokens * CHART_ROWS * 8 / top_tokens) - row * 8
-    return _BARS[max(0, min(8, eighths))]
 
 
 def _short(tokens: int) -> str:

@@ -1,4 +1,4 @@
-"""`nacre sessions resume`: the chat command `/resume`, said in the session's own chat, and then a chat."""
+"""`nacre sessions resume`: runs `/resume` in the chat of a session, and continues there."""
 
 from __future__ import annotations
 
@@ -24,38 +24,28 @@ from nacre.sessions.upkeep.stored_session import StoredSession
 @json_option("Only go back, without a chat, and print JSON.")
 @shared_options
 def resume(context: click.Context, name: str, as_json: bool) -> int:
-    """Go back to a session, and talk on in it as in nacre chat.
+    """Go back to a session, and continue it as in nacre chat.
 
-    Its key names it again; the session that the key named before can be gone back to in the same way.
+    Its key refers to it again; you can go back to the key's previous session in the same way.
     """
     is_chat = not as_json and sys.stdin.isatty() and sys.stdout.isatty()
 
     async def work(shelf: SessionShelf, invocation: Invocation) -> int:
-        session = await shelf.find(name)
-        return await _resume(invocation, session, main_key=shelf.main_key, as_json=as_json, is_chat=is_chat)
+        session, main_key = await shelf.find(name), shelf.main_key
+        # A transcript without a key, or with a former main key, continues in the main session's chat.
+        own_key = main_key if session.key.startswith(RECOVERED) else session.key
+        key = canonical_key(own_key, agent_id=invocation.config.agent_id, main_key=main_key)
+        first = "" if session.is_current and key == session.key else f"/resume {session.session_id}"
+        if as_json:
+            return await _resume_only(invocation, session, key, first)
+        if is_chat:
+            return await converse(invocation, key, first=first)
+        return await answer_lines(invocation, key, first=first)
 
     return run_on_shelf(context, work, interruptible=not is_chat)
 
 
-async def _resume(
-    invocation: Invocation, session: StoredSession, *, main_key: str, as_json: bool, is_chat: bool
-) -> int:
-    """Goes back to a session; with `as_json` that is all, else a chat follows.
-
-    A transcript that says of no key that it is its is taken into the main session's, and so is one
-    under a former main key.
-    """
-    named = main_key if session.key.startswith(RECOVERED) else session.key
-    key = canonical_key(named, agent_id=invocation.config.agent_id, main_key=main_key)
-    first = "" if session.is_current and key == session.key else f"/resume {session.session_id}"
-    if as_json:
-        return await _went_back(invocation, session, key, first)
-    if is_chat:
-        return await converse(invocation, key, first=first)
-    return await answer_lines(invocation, key, first=first)
-
-
-async def _went_back(invocation: Invocation, session: StoredSession, key: str, first: str) -> int:
+async def _resume_only(invocation: Invocation, session: StoredSession, key: str, first: str) -> int:
     reply, error, session_id = "", "", session.session_id
     if first:
         async with Agent.open(environment=invocation.environment, watch=False) as agent:

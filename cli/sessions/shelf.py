@@ -1,4 +1,4 @@
-"""What `nacre sessions` does with stored sessions, without opening an agent. Edge: files, locks, memory."""
+"""The operations of `nacre sessions` on stored sessions, without an agent. Edge: files, locks, memory."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from nacre.sessions.upkeep.maintenance import UpkeepReport
 from nacre.sessions.upkeep.stored_session import StoredSession, find_session
 
 LANE_WAIT_SECONDS = 5.0
-"""How long a command waits for the end of another process's turn before it gives up."""
+"""How long a command waits for another process's turn before it gives up."""
 
 
 class SessionShelf:
     """The stored sessions of the agent that a config describes.
 
-    `now` tells the time, `main_key` is what the owner calls the main session.
+    `now` returns the time, `main_key` is the name of the owner's main session.
     """
 
     def __init__(self, config: Config) -> None:
@@ -34,7 +34,7 @@ class SessionShelf:
 
     @cached_property
     def zone(self) -> tzinfo:
-        """The owner's time zone, which a list of sessions does not need."""
+        """The owner's time zone, made on demand."""
         return owner_zone(self._config.settings.agent.user_timezone or None)
 
     @property
@@ -52,15 +52,15 @@ class SessionShelf:
         return find_session(sessions, name, agent_id=self._config.agent_id, main_key=self.main_key)
 
     async def last_words(self, sessions: Sequence[StoredSession]) -> dict[str, str]:
-        """What a person said last, by session id; sessions in which nobody spoke are left out."""
+        """The last user message by session id, without sessions that have none."""
         found = await self.store.last_messages(sessions, most=len(sessions))
         return {session.session_id: words for session, words in found}
 
     async def delete(self, session: StoredSession) -> str:
-        """Deletes a session while nobody is in a turn of it; returns where its transcript is now.
+        """Deletes a session while no turn runs in it; returns where its transcript is now.
 
         Raises:
-            SessionInUse: another process is in a turn of it. SessionWriteFailed: the system refused.
+            SessionInUse: another process runs a turn in it. SessionWriteFailed: the system refused.
         """
         from nacre.runtime.open_sessions.routing import SessionLocks
 
@@ -76,7 +76,7 @@ class SessionShelf:
         return await self.store.maintain(limits, main_key=self.main_key, active_keys=(), dry_run=dry_run)
 
     async def forget_in_memory(self) -> str:
-        """Takes what is no transcript any more out of memory search; a sentence when that failed."""
+        """Removes deleted transcripts from memory search; returns a sentence if that failed."""
         if "sessions" not in self._config.settings.agent.memory_search.sources:
             return ""
         from nacre.closing import using
@@ -94,13 +94,13 @@ class SessionShelf:
         return f"Memory search may still find it: {problem}" if problem else ""
 
     def write_new(self, path: Path, data: bytes) -> None:
-        """Writes a file that is not there yet, for its owner alone. Raises `SessionWriteFailed`."""
+        """Writes a new file that only its owner can read. Raises `SessionWriteFailed`."""
         try:
             write_new(path, data)
         except SessionWriteFailed as error:
             if isinstance(error.__cause__, FileExistsError):
                 raise SessionWriteFailed(
-                    f"{path} is there already and was not overwritten. Name a file that is not there yet.",
+                    f"{path} exists and was not overwritten. Name a new file.",
                     path=path,
                 ) from error
             raise

@@ -1,6 +1,6 @@
-"""What `nacre sessions …` prints and exports, for people and for scripts.
+"""The output of `nacre sessions …`, for people and for scripts.
 
-The JSON has OpenClaw's names for what stands in `sessions.json`, with what Nacre adds beside them.
+The JSON has OpenClaw's names for the fields of `sessions.json`, and additional fields.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _LINE_CELLS = 100
 def list_lines(
     sessions: Sequence[StoredSession], words: Mapping[str, str], *, now: datetime, main_key: str
 ) -> list[str]:
-    """A table with a heading; says when there is nothing to list. `words` are the last ones, by id."""
+    """A table with a heading, or a sentence. `words` has the last user message by session id."""
     if not sessions:
-        return ["There are no sessions yet. `nacre chat` begins one."]
+        return ["There are no sessions yet. `nacre chat` starts one."]
     rows = [("SESSION", "ID", "ACTIVE", "CONTEXT", "LAST SAID")]
     for session in sessions:
         name = session_name(session.key, session.record, main_key, is_current=session.is_current)
@@ -77,7 +77,7 @@ def list_json(sessions: Sequence[StoredSession], place: str, *, main_key: str) -
 
 
 def session_json(session: StoredSession, *, main_key: str) -> dict[str, Any]:
-    """One session for scripts: its line in the index, and what it is."""
+    """One session for scripts: its facts, and its line in the index."""
     return {
         "key": session.key,
         "kind": key_kind(session.key, main_key=main_key),
@@ -97,13 +97,13 @@ def show_lines(
     main_key: str,
     short: Callable[[Path], str],
 ) -> list[str]:
-    """`Label: value` lines, what is unknown left out, and the last messages of the present branch."""
+    """`Label: value` lines without unknown values, and the last messages of the current branch."""
     record, zone = session.record, now.tzinfo or UTC
     spoken = _messages(transcript.branch)
     elsewhere = len(_messages(transcript.entries)) - len(spoken)
     compactions = sum(isinstance(entry.body, Compaction) for entry in transcript.branch)
     history = counted(len(spoken), "message")
-    history += f", {elsewhere} more on branches that were left" if elsewhere else ""
+    history += f", {elsewhere} more on abandoned branches" if elsewhere else ""
     history += f" · {counted(compactions, 'compaction')}" if compactions else ""
     earlier = ", ".join(name[:SHORT_ID_CHARS] for name in record.previous_session_ids)
     pairs = [
@@ -112,7 +112,7 @@ def show_lines(
         ("Kind", key_kind(session.key, main_key=main_key)),
         ("Name", record.label or record.display_name or ""),
         ("Replies go to", " ".join(filter(None, (record.last_channel, record.last_to)))),
-        ("Begun", _moment(record.session_started_at_ms, zone)),
+        ("Started", _moment(record.session_started_at_ms, zone)),
         ("Active", f"{_moment(session.active_at_ms, zone)} ({age(session.active_at_ms, now)})"),
         ("Model", "/".join(filter(None, (record.model_provider, record.model)))),
         ("Context", _context(session)),
@@ -128,7 +128,7 @@ def show_lines(
 def show_json(
     session: StoredSession, transcript: StoredTranscript, *, last: int, main_key: str
 ) -> dict[str, Any]:
-    """A session and its last messages for scripts; messages are as the transcript has them."""
+    """A session and its last messages for scripts; messages are unchanged."""
     return {
         **session_json(session, main_key=main_key),
         "messageCount": len(_messages(transcript.branch)),
@@ -150,7 +150,7 @@ def _marks(entry: Entry) -> Iterator[dict[str, Any]]:
 
 
 def deleted_line(session: StoredSession, aside: str, short: Callable[[Path], str]) -> str:
-    """What became of a deleted session, and how to get it back."""
+    """A sentence about a deleted session, and how to restore it."""
     deleted = f"Deleted session {session.session_id} of {session.key}."
     if not aside:
         return f"{deleted} It had no transcript."
@@ -209,23 +209,21 @@ def _last(branch: Sequence[Entry], count: int) -> list[Entry]:
 
 
 def _flush(entry: Entry) -> Mapping[str, Any] | None:
-    from nacre.runtime.open_sessions.open_session import FLUSH_ENTRY  # a list needs nothing of a turn
+    from nacre.runtime.open_sessions.open_session import (
+        FLUSH_ENTRY,  # imported here, because a list does not need it
+    )
 
     return entry.custom_data(FLUSH_ENTRY)
-
-
-def _flush_line(flush: Mapping[str, Any]) -> str:
-    status, path, problem = (str(flush.get(name) or "") for name in ("status", "path", "problem"))
-    told = f" to {path}" if path else f": {problem}" if problem else ""
-    return one_line(f"--- flush, {status or 'unknown'}{told} ---")
 
 
 def _entry_lines(entry: Entry, zone: tzinfo) -> list[str]:
     if isinstance(entry.body, Compaction):
         before = f" ({short_count(entry.body.tokens_before)} tokens)" if entry.body.tokens_before else ""
-        return [f"--- compaction: what was said before was summarized{before} ---"]
+        return [f"--- compaction: earlier messages were summarized{before} ---"]
     if (flush := _flush(entry)) is not None:
-        return [_flush_line(flush)]
+        status, path, problem = (str(flush.get(name) or "") for name in ("status", "path", "problem"))
+        result = f" to {path}" if path else f": {problem}" if problem else ""
+        return [one_line(f"--- flush, {status or 'unknown'}{result} ---")]
     if isinstance(entry.body, BranchSummary):
         return ["--- went back to here from another branch ---"]
     return _message_lines(entry.body, zone) if isinstance(entry.body, Message) else []
@@ -254,26 +252,34 @@ def _detail(text: str) -> str:
 
 
 def exported(form: str, session: StoredSession, transcript: StoredTranscript, zone: tzinfo) -> bytes:
-    """The session in the form `markdown` or `json`."""
-    text = _json(session, transcript) if form == "json" else _markdown(session, transcript, zone)
+    """The session in the form `markdown`, or as `json` with all entries of every branch."""
+    if form == "json":
+        value = {
+            "key": session.key,
+            "index": record_to_json(session.record),
+            "header": header_to_json(transcript.header),
+            "entries": [entry_to_json(entry) for entry in transcript.entries],
+            "branch": [entry.id for entry in transcript.branch],
+        }
+    text = json_text(value) if form == "json" else _markdown(session, transcript, zone)
     return f"{text}\n".encode("utf-8", "backslashreplace")
 
 
 def printable(form: str, data: bytes) -> str:
-    """An export for standard output, which may be a terminal behind any number of pipes.
+    """An export for standard output, which may be a terminal.
 
-    What could drive it is an escape in JSON, which gives the same values, and a visible sign in Markdown.
+    Characters that could control it become escapes in JSON, and visible signs in Markdown.
     """
     text = data.decode("utf-8", "replace")
     return plain(text) if form == "markdown" else escaped_controls(text)
 
 
 def _markdown(session: StoredSession, transcript: StoredTranscript, zone: tzinfo) -> str:
-    """The present branch for readers: who said what when, tools and their results in full."""
+    """The current branch as Markdown: messages with their times, tool calls and their results in full."""
     facts = {
         "Session": transcript.header.id,
         "Key": session.key,
-        "Begun": _at(transcript.header.timestamp, zone),
+        "Started": _at(transcript.header.timestamp, zone),
         "Model": session.record.model or "",
     }
     parts = ["# Session", "\n".join(f"- {label}: {value}" for label, value in facts.items() if value)]
@@ -282,26 +288,14 @@ def _markdown(session: StoredSession, transcript: StoredTranscript, zone: tzinfo
     return "\n\n".join(parts)
 
 
-def _json(session: StoredSession, transcript: StoredTranscript) -> str:
-    """Header, index line and every entry of every branch; `branch` are the ids of the present one."""
-    value = {
-        "key": session.key,
-        "index": record_to_json(session.record),
-        "header": header_to_json(transcript.header),
-        "entries": [entry_to_json(entry) for entry in transcript.entries],
-        "branch": [entry.id for entry in transcript.branch],
-    }
-    return json_text(value)
-
-
 def _entry_parts(entry: Entry, zone: tzinfo) -> list[str]:
     body, at = entry.body, _at(entry.timestamp, zone)
     if isinstance(body, Message):
         return _message_parts(body, at)
     if isinstance(body, Compaction):
-        return [f"## Summary of what came before · {at}", body.summary.strip()]
+        return [f"## Summary of earlier messages · {at}", body.summary.strip()]
     if isinstance(body, BranchSummary):
-        return [f"## Summary of a branch that was left · {at}", body.summary.strip()]
+        return [f"## Summary of an abandoned branch · {at}", body.summary.strip()]
     if isinstance(body, CustomMessage) and body.display:
         return [f"## Note · {at}", body.content.strip()]
     return []

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from nacre.cli.sessions.shelf import SessionShelf
     from nacre.runtime.ledger.tables import LedgerTables
 
-NO_TURN = "Nobody has said anything in this session yet, so there is no turn to show."
+NO_TURN = "This session has no messages yet, so there is no turn to show."
 _TEXT_CELLS = 72
 
 
 @click.command("trace")
 @click.argument("name", default="main")
 @click.option(
-    "--last", metavar="N", type=click.IntRange(min=1), default=1, help="How many turns, 1 unless given."
+    "--last", metavar="N", type=click.IntRange(min=1), default=1, help="Number of turns; default: 1."
 )
 @json_option()
 @shared_options
@@ -39,18 +39,18 @@ _TEXT_CELLS = 72
 async def trace(shelf: SessionShelf, invocation: Invocation, name: str, last: int, as_json: bool) -> int:
     """Show the steps of the last turns: messages, models, tools, notes, delivery.
 
-    NAME is the key of a session, an id, or the beginning of an id; the main session unless given.
+    NAME is the key of a session, an id, or the beginning of an id; default: main.
     """
     session = await shelf.find(name)
     turns = await last_turns(invocation.config, shelf.store, session, last=last)
     if any(step.message_id for turn in turns for step in turn.steps):
-        turns = await _delivered(invocation, turns)
+        turns = await _add_deliveries(invocation, turns)
     if as_json:
-        told = [
+        shown = [
             {**camel_json(turn, "started_ms", "took_ms", "usage"), "steps": list(map(_json, turn.steps))}
             for turn in turns
         ]
-        return print_json({"key": session.key, "sessionId": session.session_id, "turns": told})
+        return print_json({"key": session.key, "sessionId": session.session_id, "turns": shown})
     if not turns:
         invocation.warn(NO_TURN)
         return 1
@@ -100,8 +100,8 @@ def _json(step: Step) -> dict[str, Any]:
     )
 
 
-async def _delivered(invocation: Invocation, turns: Sequence[TurnTrace]) -> list[TurnTrace]:
-    """The turns with what the ledger says of their messages and answers."""
+async def _add_deliveries(invocation: Invocation, turns: Sequence[TurnTrace]) -> list[TurnTrace]:
+    """The turns with the deliveries that the ledger has of their answers."""
     from nacre.closing import using
     from nacre.runtime.ledger.records import LedgerUnusable
     from nacre.runtime.storage.storage import ledger_of
@@ -126,8 +126,8 @@ async def _with_deliveries(steps: Sequence[Step], tables: LedgerTables) -> tuple
                 shown[number] = replace(step, took_ms=max(0, step.at_ms - part.received_ms))
             tries = f", {part.attempts} failed attempts" if part.attempts else ""
             problem = f": {part.problem}" if part.problem else ""
-            told = f"{part.state}{tries}{problem}"
+            text = f"{part.state}{tries}{problem}"
             where = " ".join(filter(None, (part.channel, part.chat_id)))
             is_error = part.state == "failed"
-            shown.append(Step(kind="delivery", name=where, text=told, is_error=is_error))
+            shown.append(Step(kind="delivery", name=where, text=text, is_error=is_error))
     return tuple(shown)

@@ -24,15 +24,15 @@ _HEADING = ("CALLS", "INPUT", "CACHED", "OUTPUT", "COST")
     "--by",
     type=click.Choice(["day", "model", "purpose", "session"]),
     default="day",
-    help="What the rows are; the day unless given.",
+    help="What each row is; default: day.",
 )
 @json_option()
 @shared_options
 def command(context: click.Context, by: str, as_json: bool) -> int:
     """Show the tokens and cost of models and embeddings.
 
-    Purposes are reply, flush, compaction, name, embedding and background. Money is what litellm's price map
-    says, or the provider itself; of other models no price is known, and the sums are without them.
+    Purposes are reply, flush, compaction, name, embedding and background. The cost is from the provider or
+    litellm's price map; the sums leave out models without a known price.
     """
     from nacre.sessions.contracts.errors import SessionError
 
@@ -62,29 +62,20 @@ async def _usage(invocation: Invocation, by: str, *, as_json: bool) -> int:
             }
         )
     screen = screen_on(sys.stdout, invocation.environment)
-    for line in _table(by, [*rows, total]):
+    cells = [(by.upper(), *_HEADING)]
+    for row in [*rows, total]:
+        usage = row.usage
+        read, cached, written = usage.prompt_tokens, usage.cache_read_tokens, usage.output_tokens
+        cost = "no price known" if row.cost_usd is None else f"${row.cost_usd:.4f}"
+        numbers = (f"{read:,}", f"{cached:,}", f"{written:,}", cost)
+        cells.append((one_line(row.name), f"{row.calls:,}", *numbers))
+    for line in aligned(cells, has_numbers=True):
         screen.row(line)
     if (without := unpriced_models(calls)) and total.cost_usd is not None:
-        invocation.say(
-            "", f"The sums are without these models, of which no price is known: {', '.join(without)}."
-        )
+        invocation.say("", f"The sums leave out these models without a known price: {', '.join(without)}.")
     if cap_usd is not None:
         invocation.say("", f"Today: ${today_usd:.4f} of ${cap_usd:.2f} (usage.dailyCapUsd).")
     return 0
-
-
-def _table(by: str, rows: list[UsageRow]) -> list[str]:
-    cells = [(by.upper(), *_HEADING)]
-    for row in rows:
-        usage = row.usage
-        read, cached, written = usage.prompt_tokens, usage.cache_read_tokens, usage.output_tokens
-        numbers = (f"{read:,}", f"{cached:,}", f"{written:,}", _cost(row))
-        cells.append((one_line(row.name), f"{row.calls:,}", *numbers))
-    return aligned(cells, has_numbers=True)
-
-
-def _cost(row: UsageRow) -> str:
-    return "no price known" if row.cost_usd is None else f"${row.cost_usd:.4f}"
 
 
 def _json(row: UsageRow) -> dict[str, Any]:

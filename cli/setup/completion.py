@@ -1,19 +1,15 @@
-"""The command `nacre admin completion`: what a shell needs to complete commands and options with Tab."""
+"""The command `nacre admin completion`: a script with which a shell completes commands and options."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
 from nacre.cli.invocation import shared_options
 
-if TYPE_CHECKING:
-    from click.shell_completion import ShellComplete
-
 VARIABLE = "_NACRE_COMPLETE"
-"""The variable with which the shell asks the program; click's rule makes it of the program's name."""
+"""The variable with which the shell asks the program; click derives its name from the program's."""
 
 
 @click.command("completion")
@@ -27,13 +23,9 @@ def command(context: click.Context, shell: str) -> int:
     zsh:  nacre admin completion zsh > ~/.zfunc/_nacre   (a folder of $fpath)
     fish: nacre admin completion fish > ~/.config/fish/completions/nacre.fish
     """
-    sys.stdout.write(_completer(context, shell).source() + "\n")
-    return 0
-
-
-def _completer(context: click.Context, shell: str) -> ShellComplete:
     from click.shell_completion import get_completion_class
 
     kind = get_completion_class(shell)
-    assert kind is not None, "one of the shells that click knows"
-    return kind(context.find_root().command, {}, "nacre", VARIABLE)
+    assert kind is not None, "click knows these shells"
+    sys.stdout.write(kind(context.find_root().command, {}, "nacre", VARIABLE).source() + "\n")
+    return 0

@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 State: TypeAlias = Literal["well", "note", "problem", "fixed"]
 Repair: TypeAlias = Callable[[], Awaitable[str]]
-"""Mends what was found and says what it did. Raises `OSError` or `MemoryIndexError` when it could not."""
+"""Repairs a problem and says what it did. Raises `OSError` or `MemoryIndexError` if it could not."""
 
 _MARKS: dict[State, str] = {"well": "✓", "note": "·", "problem": "✗", "fixed": "✓"}
 
 
 class Finding(Record):
-    """One thing that was looked at. `advice` says what to do; only what is safe has a `repair`."""
+    """The result of one check. `advice` says what to do; there is a `repair` only if it is safe."""
 
     area: str
     state: State
@@ -63,14 +63,13 @@ class Finding(Record):
         return cls(area=area, state="problem", text=text, advice=advice, repair=repair)
 
     def lines(self) -> list[str]:
-        """For people: the area, the fact, and below it what to do."""
+        """The area and the text, and the advice below."""
         lines = [f"{_MARKS[self.state]} {self.area:<12} {self.text}"]
         if self.advice and self.state in ("note", "problem"):
             lines.append(f"  {'':<12} → {self.advice}")
         return lines
 
     def json(self) -> dict[str, Any]:
-        """For scripts."""
         facts = {"area": self.area, "state": self.state, "text": self.text}
         return {**facts, "advice": self.advice or None, "canFix": self.repair is not None}
 
@@ -82,22 +81,22 @@ _SHOWN_LINES = 5
 _WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
 _LIBRARIES = ("litellm", "onnxruntime")
 _MOST_OF_WINDOW = 0.25
-"""Above this share of the window, workspace files are worth a word."""
+"""Above this share of the window, the size of the workspace files is noted."""
 
 
 async def disk_findings(invocation: Invocation, now: Clock) -> list[Finding]:
     """Check the state folder and the workspace."""
     found = [_space(invocation), _locks(invocation), _workspace(invocation)]
-    return [*found, await _permissions(invocation), await _left(invocation, now)]
+    return [*found, await _permissions(invocation), await _leftovers(invocation, now)]
 
 
 async def history_findings(invocation: Invocation, now: Clock) -> list[Finding]:
-    """Check the history of the notes, and what was spent."""
+    """Check the history of the notes, and the recorded cost."""
     return [await _history(invocation), *await _usage(invocation, now)]
 
 
 def shown_paths(invocation: Invocation, paths: Sequence[Path]) -> str:
-    """The first few of these paths, as people write them."""
+    """The first of these paths, shortened."""
     more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
     return ", ".join(invocation.short(path) for path in paths[:_SHOWN]) + more
 
@@ -105,7 +104,7 @@ def shown_paths(invocation: Invocation, paths: Sequence[Path]) -> str:
 def _space(invocation: Invocation) -> Finding:
     state_dir = invocation.config.state_dir
     free = shutil.disk_usage(state_dir).free
-    text = f"{free / (1 << 30):.1f} GiB are free where {invocation.short(state_dir)} lies"
+    text = f"{free / (1 << 30):.1f} GiB are free on the disk of {invocation.short(state_dir)}"
     if free >= _SCARCE_BYTES:
         return Finding.well("disk", text)
     is_full = free < _LEAST_BYTES
@@ -113,8 +112,8 @@ def _space(invocation: Invocation) -> Finding:
         area="disk",
         state="problem" if is_full else "note",
         text=text,
-        advice="Make room: a turn that cannot be written down is refused. "
-        "`nacre sessions cleanup --dry-run` says what may go.",
+        advice="Free some space, because a turn that cannot be stored is refused. "
+        "`nacre sessions cleanup --dry-run` shows what can be removed.",
     )
 
 
@@ -127,21 +126,21 @@ async def _permissions(invocation: Invocation) -> Finding:
         await asyncio.to_thread(keep_private, config.state_dir, config.folders)
         left = await asyncio.to_thread(lambda: list(open_to_others(config.state_dir, config.folders)))
         if left:
-            raise OSError(f"{shown_paths(invocation, left)} cannot be kept from others here")
-        return "kept from other users of this machine"
+            raise OSError(f"{shown_paths(invocation, left)} cannot be made private here")
+        return "other users have no access now"
 
     found = await asyncio.to_thread(lambda: list(open_to_others(config.state_dir, config.folders)))
     notes = config.workspace.resolve()
     is_ajar = all(each.stat().st_mode & 0o001 for each in (notes, *notes.parents) if each.is_dir())
     if not found and config.is_in_files and is_ajar:
         what = f"everybody on this machine can read the notes in {invocation.short(notes)}"
-        return Finding.note("permissions", what, "`chmod go= FOLDER` closes it, unless you share them.")
+        return Finding.note("permissions", what, "If you do not share them, run `chmod go= FOLDER`.")
     if not found:
-        return Finding.well("permissions", "nobody else can read what Nacre keeps")
+        return Finding.well("permissions", "nobody else can read Nacre's data")
     return Finding.problem(
         "permissions",
         f"other users of this machine can read {shown_paths(invocation, found)}",
-        "`nacre doctor --fix` takes that from them, and so does each start of the assistant.",
+        "`nacre doctor --fix` removes their access, and so does each start of the assistant.",
         repair=close,
     )
 
@@ -196,13 +195,13 @@ async def _history(invocation: Invocation) -> Finding:
         return Finding.problem(
             "history",
             f"the notes are not committed to git: {problem}",
-            "With git there, `nacre doctor --fix` repairs it and commits what is missing. No note is lost.",
+            "If git is installed, `nacre doctor --fix` repairs it and commits the changes. No note is lost.",
             repair=repair,
         )
     return Finding.well("history", invocation.short(repository.git_dir))
 
 
-async def _left(invocation: Invocation, now: Clock) -> Finding:
+async def _leftovers(invocation: Invocation, now: Clock) -> Finding:
     from nacre.sessions.upkeep.maintenance import unfinished_files
 
     config = invocation.config
@@ -221,7 +220,7 @@ async def _left(invocation: Invocation, now: Clock) -> Finding:
     return Finding.problem(
         "left-overs",
         f"a killed process left {shown_paths(invocation, found)}",
-        "They hold nothing that is used. `nacre doctor --fix` moves them aside.",
+        "Nothing uses them. `nacre doctor --fix` moves them aside.",
         repair=move,
     )
 
@@ -255,79 +254,87 @@ def _workspace(invocation: Invocation) -> Finding:
     place = invocation.short(Path(workspace.place)) if config.is_in_files else workspace.place
     if not workspace.is_there:
         return Finding.note(
-            "workspace", f"{place} is not there yet", "`nacre init` makes it; so does the first chat."
+            "workspace", f"{place} does not exist yet", "`nacre init` or the first chat makes it."
         )
     if not workspace.may_change("."):
         return Finding.problem(
             "workspace",
             f"{place} cannot be written, so no notes are saved",
-            "Give yourself the right to write there, or name another folder with --workspace.",
+            "Make it writable, or use another folder with --workspace.",
         )
     return Finding.well("workspace", place)
 
 
 async def index_findings(invocation: Invocation, now: Clock) -> list[Finding]:
-    """How the index is, whether it fits the notes, and whether changes of the notes are seen."""
+    """Check the index, whether it matches the notes, and whether changes of the notes are watched."""
     from nacre.runtime.storage.storage import storage_of
 
     settings, problem = invocation.config.settings.agent.memory_search, ""
     if not settings.enabled:
-        return [Finding.note("index", "memory search is switched off", "memorySearch.enabled says so.")]
+        return [Finding.note("index", "memory search is switched off", "memorySearch.enabled is false.")]
     if not invocation.config.is_in_files:
         place = storage_of(invocation.config).index(settings, now=now)
-        with suppress(MemoryIndexError):  # the finding of the sessions says that the database is away
+        with suppress(MemoryIndexError):  # the check of the sessions reports it
             async with using(place), using(await place.open()) as store:
                 problem = (await store.search(lambda index: index.vector_engine())).problem
-        text = "in the database; `nacre memory status --deep` reads it"
+        text = "in the database; `nacre memory status --deep` checks it"
         return [Finding.note("index", text, f"{problem}.") if problem else Finding.well("index", text)]
     return [await _index(invocation, now), await asyncio.to_thread(_watcher, invocation)]
 
 
 async def _index(invocation: Invocation, now: Clock) -> Finding:
+    from nacre.memory.files.note_files import NoteFiles
     from nacre.memory.stores.index_file import examined_index
+    from nacre.runtime.storage.storage import storage_of
 
     config = invocation.config
     path = config.folders.index_file
     facts = await asyncio.to_thread(examined_index, path)
 
-    async def bring_in_line() -> str:
-        return await _synced(invocation, now)
+    async def sync() -> str:
+        return await _sync(invocation, now)
 
     if facts is None:
-        return Finding.well("index", "there is none yet; the first search makes it")
+        return Finding.well("index", "there is none yet; the first search builds it")
     if facts.damage:
         return Finding.problem(
             "index",
             f"{invocation.short(path)} is damaged: {facts.damage}",
-            "The notes are untouched. `nacre doctor --fix` sets it aside and builds a new one.",
-            repair=bring_in_line,
+            "The notes are intact. `nacre doctor --fix` sets it aside and builds a new one.",
+            repair=sync,
         )
     if facts.problem:
-        return Finding.problem("index", facts.problem, "The notes are untouched; only searches wait for it.")
+        return Finding.problem("index", facts.problem, "The notes are intact; only searches do not work.")
     if facts.version > facts.known_version:
         return Finding.problem(
             "index",
             f"{invocation.short(path)} has version {facts.version}, this Nacre {facts.known_version}",
-            "Use the newer Nacre, or move the file away: it is built again from the notes.",
+            "Use the newer Nacre, or move the file away; it is rebuilt from the notes.",
         )
     if gone := [Path(each) for each in facts.paths if not (config.workspace / each).exists()]:
-        text = f"it holds notes that are not there any more: {shown_paths(invocation, gone)}"
-        advice = "`nacre memory index` or `nacre doctor --fix` brings it in line."
-        return Finding.problem("index", text, advice, repair=bring_in_line)
+        text = f"it has notes that no longer exist: {shown_paths(invocation, gone)}"
+        advice = "`nacre memory index` or `nacre doctor --fix` updates it."
+        return Finding.problem("index", text, advice, repair=sync)
     read = {note: note.read_bytes() for each in facts.paths if (note := config.workspace / each)}
-    if torn := [note for note, data in read.items() if is_torn(note.name, data)]:
+    torn = [note for note, data in read.items() if is_torn(note.name, data)]
+    torn += [copy for copy in sorted(config.workspace.glob("*.md")) if is_torn(copy.name, b"")]
+    if torn:
         text = f"notes with two versions that a program could not merge: {shown_paths(invocation, torn)}"
-        return Finding.note("index", text, "Both are found. Keep one: edit the note, or delete the copy.")
+        return Finding.note("index", text, "Keep one: edit the note, or delete the copy.")
+    notes = NoteFiles(storage_of(config).workspace(), config.settings.agent.memory_search.extra_paths)
+    if skipped := [f"{each.path} ({each.reason})" for each in (await notes.listing()).skipped]:
+        text = f"{counted(len(skipped), 'path')} not indexed: {', '.join(skipped[:_SHOWN])}"
+        return Finding.note("index", text, "`nacre memory status` lists all of them.")
     if odd := [note for note, data in read.items() if not is_unicode(data)]:
-        text = f"notes that are not UTF-8, and are read as Windows-1252: {shown_paths(invocation, odd)}"
-        advice = "If words are wrong then, save them as UTF-8: `iconv -f ENCODING -t UTF-8 NOTE`."
+        text = f"notes that are not UTF-8, read as Windows-1252: {shown_paths(invocation, odd)}"
+        advice = "If words are wrong, save them as UTF-8: `iconv -f ENCODING -t UTF-8 NOTE`."
         return Finding.note("index", text, advice)
     count = counted(len(facts.paths), "file")
-    return Finding.well("index", f"version {facts.version}, sound, {count} of notes")
+    return Finding.well("index", f"version {facts.version}, intact, {count} of notes")
 
 
-async def _synced(invocation: Invocation, now: Clock) -> str:
-    """Opening sets aside what is damaged; the sync reads the notes again."""
+async def _sync(invocation: Invocation, now: Clock) -> str:
+    """Opens the index, which sets aside a damaged one, and reads the notes again."""
     from nacre.runtime.recall.open_memory import open_memory
 
     opened = await open_memory(invocation.config, now)
@@ -337,16 +344,19 @@ async def _synced(invocation: Invocation, now: Clock) -> str:
         quarantined = (await engine.status()).quarantined
     if report.problem:
         raise MemoryIndexError(report.problem)
-    aside = f"; the old one lies beside it as {quarantined[-1]}" if quarantined else ""
-    return f"in line with the notes, {report.indexed_files} files read{aside}"
+    aside = f"; the old one is now {quarantined[-1]}" if quarantined else ""
+    return f"updated, {report.indexed_files} files read{aside}"
 
 
 def _watcher(invocation: Invocation) -> Finding:
     if not invocation.config.settings.agent.memory_search.sync.watch:
         text = "notes are not watched (memorySearch.sync.watch is false)"
-        advice = "Changes of yours are seen at the next search."
+        advice = "Your changes are indexed at the next search."
         return Finding.note("watcher", text, advice)
-    folders = _folders(invocation.config.workspace)
+    folders = 0
+    for _, names, _ in os.walk(invocation.config.workspace):
+        folders += 1
+        names[:] = [name for name in names if not name.startswith(".")]
     try:
         most = int(_WATCHES.read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -355,18 +365,9 @@ def _watcher(invocation: Invocation) -> Finding:
         return Finding.note(
             "watcher",
             f"the workspace has {folders} folders, and this system watches {most} at most",
-            "Raise fs.inotify.max_user_watches, or keep large folders out of the workspace.",
+            "Raise fs.inotify.max_user_watches, or move large folders out of the workspace.",
         )
-    return Finding.well("watcher", f"{counted(folders, 'folder')} to watch, {most} possible")
-
-
-def _folders(top: Path) -> int:
-    """How many folders of notes there are; hidden ones are left out."""
-    count = 0
-    for _, names, _ in os.walk(top):
-        count += 1
-        names[:] = [name for name in names if not name.startswith(".")]
-    return max(1, count)
+    return Finding.well("watcher", f"{counted(max(1, folders), 'folder')} to watch, {most} possible")
 
 
 async def session_findings(invocation: Invocation, now: Clock) -> list[Finding]:
@@ -379,16 +380,15 @@ async def session_findings(invocation: Invocation, now: Clock) -> list[Finding]:
             sessions = await store.sessions(with_earlier=True)
     except SessionError as error:
         return [Finding.problem("sessions", str(error), "Nothing was changed.")]
-    advice = "What could not be read was set aside beside the list, not overwritten."
+    advice = "The unreadable file was set aside beside the list, not overwritten."
     found = [Finding.problem("sessions", notice, advice) for notice in store.index.notices]
     begun = (each for each in sessions if each.is_current and each.record.last_interaction_at_ms)
     if lost := [each.key for each in begun if each.size_bytes is None]:
         found.append(
             Finding.note(
                 "sessions",
-                f"the list names transcripts that are not there: {', '.join(lost[:_SHOWN_LINES])}",
-                "Such a session begins anew with its next message. If you have the file in a backup, "
-                "put it back.",
+                f"the list names missing transcripts: {', '.join(lost[:_SHOWN_LINES])}",
+                "Such a session starts empty with its next message. If a backup has the file, put it back.",
             )
         )
     if invocation.config.is_in_files:
@@ -408,45 +408,43 @@ async def _files(invocation: Invocation) -> list[Finding]:
     found = []
     for each in broken:
         lines = ", ".join(map(str, each.unreadable_lines[:_SHOWN_LINES]))
-        told = each.problem or (f"line {lines} cannot be read" if lines else "its last line is torn")
+        why = each.problem or (f"line {lines} cannot be read" if lines else "its last line is torn")
         found.append(
             Finding.problem(
                 "sessions",
-                f"{invocation.short(each.path)}: {told}",
-                "A newer Nacre wrote it, or it is no file of its own; it is left as it is."
+                f"{invocation.short(each.path)}: {why}",
+                "It is from a newer Nacre, or not a plain file; it stays unchanged."
                 if each.problem
-                else "The next turn of that session sets a copy aside and goes on with what can be read.",
+                else "The next turn of that session sets a copy aside and continues with the readable lines.",
             )
         )
     if orphans:
         found.append(
             Finding.note(
                 "sessions",
-                f"results of tools without their transcript: {shown_paths(invocation, orphans)}",
+                f"tool results without their transcript: {shown_paths(invocation, orphans)}",
                 "Nothing uses them. Move them away if you do not expect the transcript back.",
             )
         )
     running = await asyncio.to_thread(running_turns, config.folders.private_dir(config.state_dir) / "locks")
-    text = (
-        f"{running} held: a turn is running" if running else "none is held, and a killed process leaves none"
-    )
+    text = f"{running} held by running turns" if running else "none is held, and a killed process leaves none"
     return [*found, Finding.well("locks", text)]
 
 
 @click.command("doctor")
-@click.option("--fix", is_flag=True, help="Also do the safe repairs: nothing is deleted, only set aside.")
+@click.option("--fix", is_flag=True, help="Also make the safe repairs, which delete nothing.")
 @click.option("--online", is_flag=True, help="Also ask the model for one word, which costs a few tokens.")
 @json_option()
 @shared_options
 def command(context: click.Context, fix: bool, online: bool, as_json: bool) -> int:
     """Find problems and say how to solve them.
 
-    Exit code 0 when all is well, 1 when there is a problem, 2 when the settings cannot be used.
+    The exit code is 0 if all is well, 1 if there is a problem, 2 if the settings cannot be used.
     """
     invocation = begin(context)
     now = invocation.config.clock
     invocation.config.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = asyncio.run(_found(invocation, now, online=online, fix=fix))
+    found = asyncio.run(_findings(invocation, now, online=online, fix=fix))
     problems = [each for each in found if each.state == "problem"]
     if as_json:
         print_json({"well": not problems, "findings": [each.json() for each in found]})
@@ -454,15 +452,15 @@ def command(context: click.Context, fix: bool, online: bool, as_json: bool) -> i
     for each in found:
         invocation.say(*each.lines())
     safe = 0 if fix else sum(each.repair is not None for each in problems)
-    can = f" `nacre doctor --fix` mends {safe} of them." if safe else ""
+    can = f" `nacre doctor --fix` repairs {safe} of them." if safe else ""
     invocation.say("", f"{counted(len(problems), 'problem')}.{can}" if problems else "All is well.")
     return 1 if problems else 0
 
 
-async def _found(invocation: Invocation, now: Clock, *, online: bool, fix: bool) -> list[Finding]:
+async def _findings(invocation: Invocation, now: Clock, *, online: bool, fix: bool) -> list[Finding]:
     from nacre.runtime.contracts.errors import ConfigError
     from nacre.runtime.settings.config import SETTINGS_FILE
-    from nacre.runtime.settings.disk.variables import values_unseen
+    from nacre.runtime.settings.disk.variables import hide_values
     from nacre.runtime.storage.storage import storage_of
 
     found = [*program_findings(invocation.config, now)]
@@ -474,31 +472,29 @@ async def _found(invocation: Invocation, now: Clock, *, online: bool, fix: bool)
             *(partial(check, invocation, now) for check in on_disk),
             partial(tool_findings, invocation.config),
         )
-        # Together, because each of them waits for a database that does not answer.
-        for findings in await asyncio.gather(*map(_examined, checks)):
+        # Together, because each of them waits if a database does not answer.
+        for findings in await asyncio.gather(*map(_run_check, checks)):
             found += findings
     except ConfigError as error:
-        found.append(Finding.problem("storage", str(error), "What it keeps was not looked at."))
+        found.append(Finding.problem("storage", str(error), "Its data was not checked."))
     if fix:
-        found = [await _mended(each) for each in found]
+        found = [await _repaired(each) for each in found]
     file = invocation.config.state_dir / SETTINGS_FILE
 
-    def unseen(text: str) -> str:
-        return values_unseen(text, file, invocation.environment)
-
-    return [replace(each, text=unseen(each.text), advice=unseen(each.advice)) for each in found]
+    hide = partial(hide_values, file=file, environment=invocation.environment)
+    return [replace(each, text=hide(each.text), advice=hide(each.advice)) for each in found]
 
 
-async def _examined(check: Callable[[], Awaitable[list[Finding]]]) -> list[Finding]:
+async def _run_check(check: Callable[[], Awaitable[list[Finding]]]) -> list[Finding]:
     from nacre.sessions.contracts.errors import SessionError
 
     try:
         return await check()
     except (OSError, SessionError) as error:  # such as a folder that `sudo nacre` made
-        return [Finding.problem("access", f"{error}", "Make it yours; what is behind it was not looked at.")]
+        return [Finding.problem("access", f"{error}", "Give yourself access to it, and run this again.")]
 
 
-async def _mended(finding: Finding) -> Finding:
+async def _repaired(finding: Finding) -> Finding:
     if finding.repair is None:
         return finding
     try:
@@ -509,7 +505,7 @@ async def _mended(finding: Finding) -> Finding:
 
 
 async def tool_findings(config: Config) -> list[Finding]:
-    """Check, without starting anything, that each server of `mcp.servers` and each skill can be used."""
+    """Check that each server of `mcp.servers` and each skill can be used, without starting anything."""
     from nacre.memory.contracts.settings import at_home
     from nacre.runtime.storage.storage import open_skills
 
@@ -523,7 +519,7 @@ async def tool_findings(config: Config) -> list[Finding]:
         path = config.environment.get("PATH")
         if server.command and shutil.which(at_home(server.command, config.home), path=path) is None:
             text = f"{name}: there is no program {server.command!r}"
-            advice = f"Install it, or write its whole path in mcp.servers.{name}.command."
+            advice = f"Install it, or write its full path in mcp.servers.{name}.command."
             found.append(Finding.problem("tool servers", text, advice))
     if servers and not found:
         found.append(Finding.well("tool servers", ", ".join(servers)))
@@ -536,30 +532,30 @@ async def tool_findings(config: Config) -> list[Finding]:
 
 
 async def serving_findings(invocation: Invocation, now: Clock) -> list[Finding]:
-    """Whether the channels can be used, and what hinders those that are served."""
+    """Check whether the channels can be used, and the state of those that are served."""
     from nacre.bridges.server import check_channels
     from nacre.runtime.contracts.errors import ConfigError
     from nacre.runtime.ledger.records import LedgerUnusable
     from nacre.runtime.storage.storage import ledger_of
 
     try:
-        told = check_channels(invocation.config, now)
+        lines = check_channels(invocation.config, now)
     except ConfigError as error:
-        advice = "Nothing is served until that is put right; `nacre serve --check` tries again."
+        advice = "Nothing is served until you correct it; `nacre serve --check` checks it again."
         return [Finding.problem("channels", str(error), advice)]
     place = ledger_of(invocation.config)
     try:
         if not await place.is_there():
-            return [Finding.well("channels", " ".join(told) or "none is set up")]
+            return [Finding.well("channels", " ".join(lines) or "none is set up")]
         is_running = await place.is_served()
         async with using(await place.open_tables()) as tables:
             kept = await tables.statuses()
             counts = await tables.not_done()
     except LedgerUnusable as error:
-        advice = "What was set aside lies beside it; `nacre status` says more."
+        advice = "A damaged one is set aside beside it; `nacre status` shows more."
         return [Finding.problem("channels", str(error), advice)]
     found = [
-        Finding.problem("channels", each.line, "`nacre status` says more.")
+        Finding.problem("channels", each.line, "`nacre status` shows more.")
         for each in kept
         if is_running and each.state != "connected"
     ]
@@ -567,17 +563,17 @@ async def serving_findings(invocation: Invocation, now: Clock) -> list[Finding]:
         advice = "`nacre serve` answers them; `nacre init --service` keeps it running."
         found.append(Finding.note("channels", "nobody serves them now", advice))
     if counts.get("failed"):
-        text = f"{counts['failed']} messages could not be sent for good"
+        text = f"{counts['failed']} messages could not be sent"
         found.append(Finding.note("channels", text, "The log says why."))
     return found or [Finding.well("channels", "connected" if is_running else "none")]
 
 
 def program_findings(config: Config, now: Clock) -> Iterator[Finding]:
-    """Versions, the settings' own notices, the owner's time zone."""
+    """Versions, the notices of the settings, the owner's time zone."""
     found = ", ".join(f"{name} {_version(name)}" for name in _LIBRARIES)
     yield Finding.well("versions", f"Nacre {__version__}, Python {platform.python_version()}, {found}")
     for notice in config.notices:
-        yield Finding.note("settings", notice, "`nacre config check` says more.")
+        yield Finding.note("settings", notice, "`nacre config check` shows more.")
     moment, named = now(), config.settings.agent.user_timezone
     text = f"{moment.tzinfo}, where it is {moment:%Y-%m-%d %H:%M}"
     if named:
@@ -592,7 +588,7 @@ def program_findings(config: Config, now: Clock) -> Iterator[Finding]:
 
 
 async def model_findings(config: Config, now: Clock, *, online: bool) -> list[Finding]:
-    """The model, its key, whether it can be reached, and its window."""
+    """Check the model, its key, its connection and its window."""
     from nacre.runtime.contracts.errors import ConfigError
     from nacre.runtime.providers.opening import missing_extra, model_facts
 
@@ -627,10 +623,10 @@ async def model_findings(config: Config, now: Clock, *, online: bool) -> list[Fi
 
 
 async def _reach(config: Config, facts: ModelFacts, *, online: bool) -> Finding:
-    from nacre.runtime.agent.insight.trial import listens, tried
+    from nacre.runtime.agent.insight.trial import listens, try_model
 
     at = f" at {facts.address}" if facts.address else ""
-    name = without_secrets(facts.name)  # somebody may have put a key where the model's name belongs
+    name = without_secrets(facts.name)  # it may contain a key by mistake
     if facts.is_local and not await listens(facts.address):
         return Finding.problem(
             "model",
@@ -639,15 +635,15 @@ async def _reach(config: Config, facts: ModelFacts, *, online: bool) -> Finding:
             f"models.providers.{facts.name.partition('/')[0]}.baseUrl.",
         )
     if online:
-        if problem := (await tried(config, config.model_name, None)).problem:
+        if problem := (await try_model(config, config.model_name, None)).problem:
             return Finding.problem(
                 "model",
                 f"{name}{at} does not answer: {without_secrets(problem)}",
                 "Check its name, its key and its address; `nacre config explain models.providers`.",
             )
         return Finding.well("model", f"{name}{at}: answered")
-    told = "listens" if facts.is_local else "not asked; --online asks it for one word"
-    return Finding.well("model", f"{name}{at}: {told}")
+    state = "listens" if facts.is_local else "not asked; --online asks it for one word"
+    return Finding.well("model", f"{name}{at}: {state}")
 
 
 async def _window(config: Config, now: Clock) -> list[Finding]:
@@ -659,7 +655,7 @@ async def _window(config: Config, now: Clock) -> list[Finding]:
     try:
         budget = await budget_of(config, now)
     except ConfigError as error:
-        advice = "`nacre config explain agents.defaults.contextTokens` tells what is set."
+        advice = "`nacre config explain agents.defaults.contextTokens` shows the setting."
         return [Finding.problem("window", str(error), advice)]
     text = (
         f"{budget.window_tokens} tokens ({WINDOW_SOURCES[budget.window_source]}): reserve "
@@ -668,9 +664,9 @@ async def _window(config: Config, now: Clock) -> list[Finding]:
     is_assumed = budget.window_source == "fallback" and bool(config.model_name)
     advice = ""
     if is_assumed:
-        advice = "Say how large it is: `nacre config set agents.defaults.contextTokens N`."
+        advice = "Set its size: `nacre config set agents.defaults.contextTokens N`."
     elif budget.window_tokens < TIGHT_WINDOW_TOKENS:
-        advice = "This is small: history is compacted often. Choose a model with a larger window."
+        advice = "It is small, so history is compacted often. Choose a model with a larger window."
         if fitting := fitting_note_tools(budget.window_tokens):
             advice = f"{advice} Of the tools for notes, only {', '.join(fitting)} fit."
     found = [Finding(area="window", state="note" if advice else "well", text=text, advice=advice)]
@@ -681,13 +677,13 @@ async def _window(config: Config, now: Clock) -> list[Finding]:
     each = ", ".join(f"{name} {number}" for name, number in tokens.items() if number)
     is_much = total > budget.window_tokens * _MOST_OF_WINDOW
     cut = [file.name for file in shown if file.truncated]
-    advice = f"Shorten them: each request carries them. {', '.join(cut)} is cut." if cut else ""
+    advice = f"Shorten them, because each request has them. {', '.join(cut)} is cut." if cut else ""
     found.append(
         Finding(
             area="prompt",
             state="note" if cut or is_much else "well",
             text=f"workspace files take about {total} tokens of each request ({each or 'none'})",
-            advice=advice or ("Shorten them: each request carries them." if is_much else ""),
+            advice=advice or ("Shorten them, because each request has them." if is_much else ""),
         )
     )
     return found

@@ -1,7 +1,4 @@
-"""The command `nacre init`: folders and files of a new owner, and what to do next.
-
-What is not known yet is found or asked, tried, and kept.
-"""
+"""The command `nacre init`: sets up the folders, the model and the channels of a new owner."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ from nacre.cli.setup.questions import (
 from nacre.cli.setup.service import service_here, write_service
 from nacre.installation import install_extra
 from nacre.record import Record
-from nacre.runtime.agent.insight.trial import Key, Trial, tried
+from nacre.runtime.agent.insight.trial import Key, Trial, try_model
 from nacre.runtime.contracts.clock import owner_zone
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.providers.opening import ProviderMissing, missing_extra, model_catalog
@@ -64,7 +61,7 @@ if TYPE_CHECKING:
 
 
 class Flags(Record):
-    """Options and variables of one run: a server, a model, a key, fallbacks, a Telegram bot's token."""
+    """Options and variables of a run: a server, a model, a key, fallbacks, a Telegram bot's token."""
 
     address: str = ""
     model_name: str = ""
@@ -74,20 +71,20 @@ class Flags(Record):
 
     @property
     def name_model(self) -> bool:
-        """Whether they name the model, so that no question about it is needed."""
+        """Whether they name the model, so that the run does not ask for it."""
         return bool(self.address or self.model_name or self.key or self.fallbacks)
 
 
 REFUSALS = (401, 403)
-"""The HTTP statuses of a server that wants a key, or another one."""
+"""The HTTP statuses of a server that requires a key, or another one."""
 MOST_TRIALS = 3
-"""Without questions, no more of the models that were found are tried, each from another place."""
+"""Without questions, at most so many of the models that were found are tried, each from another place."""
 
 
 class Chosen(Record):
-    """The model of a first run, empty to stay offline, with what came of trying it.
+    """The chosen model, empty to stay offline, and the result of its trial.
 
-    `base_url` is the address of a server of the owner's, `fallbacks` are asked when the model cannot be had.
+    `base_url` is the address of the owner's server; `fallbacks` are asked when the model fails.
     """
 
     model_name: str = ""
@@ -97,13 +94,13 @@ class Chosen(Record):
     fallbacks: tuple[Chosen, ...] = ()
 
 
-def chosen_by_itself(invocation: Invocation, flags: Flags) -> Chosen:
+def choose_model(invocation: Invocation, flags: Flags) -> Chosen:
     """The model that the run names, or the first one found that answers.
 
-    With an address in `flags` it is a model of that server, the named one or the first.
+    With an address in `flags`, it is a model of that server, the named one or the first.
 
     Raises:
-        ConfigError: no server of models answers at the address.
+        ConfigError: no model server answers at the address.
     """
     config = invocation.config
     if flags.model_name in OFFLINE_NAMES:
@@ -120,17 +117,17 @@ def chosen_by_itself(invocation: Invocation, flags: Flags) -> Chosen:
     chosen = Chosen()
     for model_name in [named] if named else list(first)[:MOST_TRIALS]:
         chosen = Chosen(model_name=model_name, base_url=base_url, key=flags.key)
-        chosen = replace(chosen, trial=_tried(invocation, chosen, asks=False))
+        chosen = replace(chosen, trial=_try(invocation, chosen, asks=False))
         if chosen.trial and not chosen.trial.problem:
             return replace(chosen, fallbacks=tuple(Chosen(model_name=name) for name in flags.fallbacks))
     return replace(chosen, model_name=named)
 
 
 def _at_address(address: str, named: str, key: Key | None) -> tuple[str, str]:
-    """`provider/model` at an address, and the address as it answers.
+    """`provider/model` at an address, and the complete address.
 
     Raises:
-        ConfigError: no server of models answers there.
+        ConfigError: no model server answers there.
     """
     base_url, found = asyncio.run(model_catalog().probed(address, key.secret if key else ""))
     if not found.talking:
@@ -149,18 +146,18 @@ def _no_models(base_url: str, status: int) -> str:
         return f"Nothing answers at {base_url}. Start the server there, or correct the address."
     if status in REFUSALS:
         return (
-            f"{base_url} wants a key. Name the variable that has it with --key-from; "
+            f"{base_url} requires a key. Name its variable with --key-from; "
             "`nacre init` on a terminal asks for it."
         )
-    listed = "lists no model that talks" if status == 200 else "has no list of models"
+    listed = "lists no chat model" if status == 200 else "has no list of models"
     return f"{base_url} answers, but {listed}. Correct the address; it usually ends with /v1."
 
 
-def set_up_with_questions(invocation: Invocation, workspace: Workspace, flags: Flags) -> Chosen:
-    """Asks what is not known yet and `flags` do not say, and writes the answers down.
+def ask_and_set_up(invocation: Invocation, workspace: Workspace, flags: Flags) -> Chosen:
+    """Asks for what is not known and not in `flags`, and stores the answers.
 
     Raises:
-        ConfigError: the settings, or the place of a key, cannot be changed.
+        ConfigError: the settings cannot be changed, or a key cannot be stored.
         OSError: USER.md cannot be written.
     """
     config = invocation.config
@@ -171,10 +168,10 @@ def set_up_with_questions(invocation: Invocation, workspace: Workspace, flags: F
             asyncio.run(keep_name(workspace, name))
         if not config.settings.agent.user_timezone:
             time_zone = ask_time_zone(str(owner_zone(None)))
-    chosen = chosen_by_itself(invocation, flags) if flags.name_model else Chosen()
+    chosen = choose_model(invocation, flags) if flags.name_model else Chosen()
     kept = config.settings.agent.model.primary.strip()
     if chosen.trial is None or chosen.trial.problem:
-        chosen = _asked(invocation, kept) if not kept or ask_whether_to_change(kept) else Chosen()
+        chosen = _ask_model(invocation, kept) if not kept or ask_whether_to_change(kept) else Chosen()
     _keep(invocation, chosen, time_zone=time_zone)
     is_known = flags.telegram_token or "telegram" in config.settings.channels
     if not is_known and (token := ask_telegram()):
@@ -182,10 +179,10 @@ def set_up_with_questions(invocation: Invocation, workspace: Workspace, flags: F
     return chosen if chosen.model_name else Chosen(model_name=kept)
 
 
-def _asked(invocation: Invocation, kept: str) -> Chosen:
-    """The model that the owner wants, tried until one answers or is kept all the same, and its fallbacks.
+def _ask_model(invocation: Invocation, kept: str) -> Chosen:
+    """Asks for a model and its fallbacks, until one answers or the owner keeps it anyway.
 
-    `kept` is that of the settings.
+    `kept` is the model of the settings.
     """
     chosen = Chosen()
     try:
@@ -198,25 +195,27 @@ def _asked(invocation: Invocation, kept: str) -> Chosen:
         answer = ask_model(choices, _offers(invocation), chosen.model_name or kept)
         if not answer:
             return chosen
-        picked = _picked(invocation, answer, _addresses(chosen))
+        names = {each.model_name.partition("/")[0]: each.base_url for each in (chosen, *chosen.fallbacks)}
+        addresses = {name: url or catalog.usual_address(name) for name, url in names.items() if name}
+        picked = _pick(invocation, answer, addresses)
         if picked is None:
             continue
-        trial = _tried(invocation, picked, asks=True)
+        trial = _try(invocation, picked, asks=True)
         while trial.is_key_refused:
             refused = _secret(invocation, picked.model_name, picked.key)
             key = _another_key(invocation, picked.model_name, refused)
             if key is None:
                 break
             picked = replace(picked, key=key)
-            trial = _tried(invocation, picked, asks=True)
+            trial = _try(invocation, picked, asks=True)
         if trial.problem and not ask_whether_to_keep(picked.model_name):
             continue
         picked = replace(picked, trial=trial)
         more = (*chosen.fallbacks, picked) if chosen.model_name else ()
-        tried_now = replace(chosen, fallbacks=more) if chosen.model_name else picked
+        with_picked = replace(chosen, fallbacks=more) if chosen.model_name else picked
         following = "keep" if trial.problem else ask_what_next()
         if following != "another":
-            chosen = tried_now
+            chosen = with_picked
         if following == "keep":
             return chosen
 
@@ -242,14 +241,8 @@ def _known_addresses(invocation: Invocation) -> dict[str, str]:
     return {name: provider.base_url for name, provider in providers.items() if provider.base_url}
 
 
-def _addresses(chosen: Chosen) -> dict[str, str]:
-    """The servers that were chosen already, by their names."""
-    names = {each.model_name.partition("/")[0]: each.base_url for each in (chosen, *chosen.fallbacks)}
-    return {name: url or model_catalog().usual_address(name) for name, url in names.items() if name}
-
-
-def _picked(invocation: Invocation, answer: str | Offer, addresses: Mapping[str, str]) -> Chosen | None:
-    """The model behind an answer with its key and address; `None` to ask again."""
+def _pick(invocation: Invocation, answer: str | Offer, addresses: Mapping[str, str]) -> Chosen | None:
+    """The model of an answer with its key and address; `None` to ask again."""
     if isinstance(answer, Offer) and not answer.is_own_server:
         return _of_provider(invocation, answer)
     if isinstance(answer, Offer):
@@ -262,7 +255,7 @@ def _picked(invocation: Invocation, answer: str | Offer, addresses: Mapping[str,
 
 
 def _of_provider(invocation: Invocation, offer: Offer) -> Chosen | None:
-    """A model of a provider with a key: first the key, with which most tell what they have."""
+    """Asks for the key of a provider, which most require to list their models, and for a model."""
     name, environment = offer.provider_name, invocation.config.environment
     suggested = model_catalog().suggested_model(name)
     key = None if _secret(invocation, name, None) else _key(invocation, suggested)
@@ -285,7 +278,7 @@ def _of_provider(invocation: Invocation, offer: Offer) -> Chosen | None:
 def _on_own_server(
     invocation: Invocation, offer: Offer, addresses: Mapping[str, str], *, is_asked: bool = True
 ) -> Chosen | None:
-    """A model of a server that the owner runs: its address is probed, and a key asked where it wants one.
+    """Asks for the address of the owner's server, its key if it requires one, and a model.
 
     `addresses` are those of the servers that were chosen in this run.
     """
@@ -317,17 +310,17 @@ def _on_own_server(
 
 
 def _secret(invocation: Invocation, name: str, key: Key | None) -> str:
-    """The key that was given, or that of a model's or provider's settings; empty if there is none."""
+    """The given key, or that of the settings for a model or provider; empty if there is none."""
     provider = invocation.config.settings.models.providers.get(name.partition("/")[0])
     return key.secret if key else provider.api_key if provider else ""
 
 
 def _another_key(invocation: Invocation, model_name: str, refused: str) -> Key | None:
-    """A key in place of the refused one; `None` if the owner gives none, or it would not be used."""
+    """Asks for a key in place of the refused one; `None` if there is none, or it would not be used."""
     variables = model_catalog().key_variables(model_name, is_wanted=True)
     environment = invocation.environment
     if refused and (held := next((name for name in variables if environment.get(name) == refused), "")):
-        invocation.warn(f"The key is that of {held} in the environment, which comes first. Correct it there.")
+        invocation.warn(f"The key is from {held} in the environment, which comes first. Correct it there.")
         return None
     return _key(invocation, model_name, is_wanted=True, refused=refused)
 
@@ -347,24 +340,24 @@ def _key(
     )
 
 
-def _tried(invocation: Invocation, chosen: Chosen, *, asks: bool) -> Trial:
-    """One call of the model. An extra that it needs is installed first, if the owner agrees."""
+def _try(invocation: Invocation, chosen: Chosen, *, asks: bool) -> Trial:
+    """Calls the model once. An extra that it needs is installed first, if the owner agrees."""
     extra = "" if chosen.base_url else missing_extra(invocation.config, chosen.model_name)
     if extra and (not asks or ask_whether_to_install(extra, chosen.model_name)):
         invocation.warn(f"Installing the extra {extra!r} ...", tone="dim")
         if problem := install_extra(extra):
             invocation.warn(problem)
     invocation.warn(f"Trying {chosen.model_name} ...", tone="dim")
-    trial = asyncio.run(tried(invocation.config, chosen.model_name, chosen.key, chosen.base_url))
-    invocation.warn(trial.told, tone="warning" if trial.problem else "dim")
+    trial = asyncio.run(try_model(invocation.config, chosen.model_name, chosen.key, chosen.base_url))
+    invocation.warn(trial.sentence, tone="warning" if trial.problem else "dim")
     return trial
 
 
 def _keep(invocation: Invocation, chosen: Chosen, *, time_zone: str) -> None:
-    """Puts the keys where the owner wants them, and writes what was chosen into the settings.
+    """Stores the keys where the owner wants them, and writes the choices into the settings.
 
     Raises:
-        ConfigError: a key cannot be put there, or the settings cannot be read or changed.
+        ConfigError: a key cannot be stored, or the settings cannot be read or changed.
     """
     config = invocation.config
     wanted: list[tuple[tuple[str, ...], Any]] = [(_TIME_ZONE, time_zone)]
@@ -393,9 +386,9 @@ _TIME_ZONE = ("agents", "defaults", "userTimezone")
 
 
 async def knows_no_name(workspace: Workspace) -> bool:
-    """Whether USER.md has its line for the owner's name, and nobody filled it in."""
+    """Whether the line for the owner's name in USER.md is still empty."""
     found = (await workspace.read_many((OWNERS_FILE,)))[OWNERS_FILE]
-    return not isinstance(found, Exception) and _NAME_LINE in _env_lines(found.data)
+    return not isinstance(found, Exception) and _NAME_LINE in _text_lines(found.data)
 
 
 async def keep_name(workspace: Workspace, name: str) -> None:
@@ -406,7 +399,7 @@ async def keep_name(workspace: Workspace, name: str) -> None:
     """
 
     def change(old: bytes | None) -> bytes:
-        lines = _env_lines(old or b"")
+        lines = _text_lines(old or b"")
         if _NAME_LINE in lines:
             lines[lines.index(_NAME_LINE)] = f"{_NAME_LINE} {' '.join(name.split())}"
         return "\n".join(lines).encode("utf-8", errors="surrogateescape")
@@ -415,23 +408,23 @@ async def keep_name(workspace: Workspace, name: str) -> None:
 
 
 def _keep_telegram(invocation: Invocation, token: str) -> None:
-    """Keeps the token of a bot apart, has the settings name it, and says what comes next.
+    """Stores the token of a bot, refers to it in the settings, and says what comes next.
 
     Raises:
-        ConfigError: one of both cannot be written.
+        ConfigError: the token or the settings cannot be written.
     """
     state_dir, environment = invocation.config.state_dir, invocation.config.environment
     keep_in_file(state_dir / ENVIRONMENT_FILE, TELEGRAM_VARIABLE, token)
     named = (("channels", "telegram", "botToken"), f"${{{TELEGRAM_VARIABLE}}}")
     _write(state_dir / SETTINGS_FILE, {**environment, TELEGRAM_VARIABLE: token}, [named])
-    told = (
-        "The bot's token is kept. `nacre serve` answers there; write to the bot, and it tells the next step."
+    invocation.warn(
+        "The bot's token is stored. Run `nacre serve` and write to the bot, which tells you the next step.",
+        tone="dim",
     )
-    invocation.warn(told, tone="dim")
 
 
 def _write(file: Path, environment: Mapping[str, str], wanted: Sequence[tuple[tuple[str, ...], Any]]) -> None:
-    """Sets the values that differ. Settings that do not exist yet begin with a commented example."""
+    """Sets the values that differ. A new settings file begins with a commented example."""
     written = settings_as_written(file)
     changed = [(path, value) for path, value in wanted if value and value != at(written, path)]
     if not changed:
@@ -446,17 +439,21 @@ def _write(file: Path, environment: Mapping[str, str], wanted: Sequence[tuple[tu
     change_file(file, environment, change)
 
 
-def _env_lines(data: bytes) -> list[str]:
+def _text_lines(data: bytes) -> list[str]:
     return data.decode("utf-8", errors="surrogateescape").split("\n")
 
 
 @click.command("init")
-@click.option("-y", "--yes", is_flag=True, help="Ask nothing: take the first model found that answers.")
-@click.option(
-    "--address", default="", metavar="URL", help="A server of your own: take its model, and ask nothing."
-)
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing; use the first model found that answers.")
+@click.option("--address", default="", metavar="URL", help="Your own server; use its model, and ask nothing.")
 @click.option("--key-from", default="", metavar="VARIABLE", help="The variable with the key of the model.")
-@click.option("--fallback", "fallbacks", multiple=True, metavar="PROVIDER/MODEL", help="Who is asked next.")
+@click.option(
+    "--fallback",
+    "fallbacks",
+    multiple=True,
+    metavar="PROVIDER/MODEL",
+    help="Model if it fails.",
+)
 @click.option(
     "--telegram-token-from", default="", metavar="VARIABLE", help="The variable with a Telegram bot's token."
 )
@@ -490,11 +487,11 @@ def command(
 ) -> int:
     """Set up the assistant: folders, model, channels, service.
 
-    On a terminal it asks whether to restore a backup, if there is no assistant yet. Then it asks for your
-    name, your time zone, a provider or the address of a server, a model, and a key where one is needed, as
-    far as they are not known. It tries the model with one call, and offers fallbacks, Telegram and a service,
-    which it never starts. Safe to repeat: it offers another model, and overwrites nothing else. nacre chat
-    makes the folders by itself. With --yes or --address it asks nothing.
+    On a terminal, it asks whether to restore a backup, if there is no assistant yet. Then it asks for what it
+    does not know: your name, your time zone, a provider or the address of a server, a model, and a key if one
+    is needed. It tries the model with one call, and offers fallbacks, Telegram and a service, which it never
+    starts. Safe to repeat: it offers another model, and overwrites nothing else. nacre chat makes the folders
+    by itself. With --yes or --address, it asks nothing.
     """
     from nacre.runtime.settings.disk.agent_folders import has_assistant
     from nacre.runtime.storage.storage import storage_of
@@ -504,8 +501,8 @@ def command(
     state_dir = settings_file(environment_of(context)).parent.absolute()
     if backup is None and asks and not has_assistant(state_dir):
         backup = ask_backup()
-    if backup is not None:  # before `begin`, whose log would be in the folder that a restore makes
-        return _restored(context, backup, identity, state_dir, as_json=as_json)
+    if backup is not None:  # before `begin`, which would make the folder for its log
+        return _restore(context, backup, identity, state_dir, as_json=as_json)
     invocation = begin(context)
     config = invocation.config
     workspace = storage_of(config).workspace()
@@ -525,8 +522,8 @@ def command(
     service = write_service(invocation) if wants_service or (asks and _wants_service(invocation)) else None
     if as_json:
         facts = {"agentId": config.agent_id, "stateDir": str(config.state_dir), "workspace": workspace.place}
-        tried = camel_json(trial, "model_name", "seconds", "usage", "problem") if trial else None
-        found = {"model": model_name or None, "trial": tried, "notices": list(notices)}
+        trial_facts = camel_json(trial, "model_name", "seconds", "usage", "problem") if trial else None
+        found = {"model": model_name or None, "trial": trial_facts, "notices": list(notices)}
         found |= {"service": str(service.file)} if service else {}
         print_json({**facts, **camel_json(report, "created", "is_new"), **found})
         return code
@@ -537,7 +534,7 @@ def command(
 
 
 def _make_folders(config: Config, workspace: Workspace) -> tuple[WorkspaceReport, str]:
-    """Makes what is missing; also says what another storage left in the folder.
+    """Makes missing folders and files; also returns a sentence about notes of another storage.
 
     Raises:
         TurnBroken: the disk refused.
@@ -561,19 +558,19 @@ def _make_folders(config: Config, workspace: Workspace) -> tuple[WorkspaceReport
         ) from error
 
 
-def _restored(
+def _restore(
     context: click.Context, backup: Path, identity: Path | None, state_dir: Path, *, as_json: bool
 ) -> int:
     """Restores a backup into a state folder without an assistant, as `nacre restore` does.
 
     Raises:
-        click.ClickException: an assistant is there, or the backup cannot be restored.
+        click.ClickException: there is an assistant, or the backup cannot be restored.
     """
     from nacre.runtime.settings.disk.agent_folders import has_assistant
 
     if has_assistant(state_dir):
         raise click.ClickException(
-            f"{state_dir} has an assistant already, and nothing was changed. `nacre restore {backup}` "
+            f"{state_dir} already has an assistant, and nothing was changed. `nacre restore {backup}` "
             "replaces it and keeps its folder under another name."
         )
     restore = extension_command(context, "restore")
@@ -597,15 +594,15 @@ def _set_up(
     asks: bool,
     flags: Flags,
 ) -> Chosen | None:
-    """What the first run chose; `None` where nobody can be asked, or it is about another agent."""
+    """The choice of the run; `None` if nobody can be asked, or for another agent than the default one."""
     if not invocation.is_default_agent or not (asks_nothing or asks):
         return None
     if flags.telegram_token:
         _keep_telegram(invocation, flags.telegram_token)
     if not asks_nothing:
-        return set_up_with_questions(invocation, workspace, flags)
-    chosen = chosen_by_itself(invocation, flags)
-    if chosen.trial and not chosen.trial.problem:  # a model that has not answered replaces none
+        return ask_and_set_up(invocation, workspace, flags)
+    chosen = choose_model(invocation, flags)
+    if chosen.trial and not chosen.trial.problem:  # only a model that answers replaces another
         _keep(invocation, chosen, time_zone="")
     return chosen
 
@@ -633,12 +630,12 @@ def _lines(
         *([f"Fallback   {fallbacks}"] if fallbacks else []),
         *([f"Service    {invocation.short(service.file)}; to start it: {service.start}"] if service else []),
         "",
-        f"Next: `nacre {named}chat` to talk. USER.md in the workspace is the place to say who you are.",
+        f"Next: `nacre {named}chat` to talk. Say who you are in USER.md in the workspace.",
     ]
 
 
 def _wants_service(invocation: Invocation) -> bool:
-    """Whether the owner of an assistant with channels wants a service; asked only if there is none yet."""
+    """Asks whether to write a service, if there are channels and no service yet."""
     service = service_here(invocation)
     if service is None or service.file.exists() or not load_config(invocation.environment).settings.channels:
         return False

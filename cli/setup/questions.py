@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MAX_SHOWN = 15
 _OFFLINE = "0"
 _BARE_ADDRESS = re.compile(r"[\w.-]+:\d{2,5}(?:/\S*)?")
-"""An address as people say it: localhost:8080."""
+"""An address without a scheme, such as localhost:8080."""
 
 
 def ask_backup() -> Path | None:
@@ -37,16 +37,16 @@ def ask_backup() -> Path | None:
         if path.is_file():
             return path
         if answer:
-            click.echo(f"  {path} is no file. `nacre backup` on the other machine writes one.")
+            click.echo(f"  {path} is not a file. `nacre backup` on the other machine writes one.")
 
 
 def ask_name() -> str:
-    """How the owner wants to be called; empty for no answer."""
+    """The owner's name; empty for no answer."""
     return str(click.prompt("What is your name", default="", show_default=False)).strip()
 
 
 def ask_time_zone(system_zone: str) -> str:
-    """An IANA name, empty where the system's zone is right."""
+    """An IANA name; empty if the system's zone is right."""
     while True:
         answer = str(click.prompt("Your time zone", default=system_zone)).strip()
         if answer == system_zone:
@@ -59,14 +59,14 @@ def ask_time_zone(system_zone: str) -> str:
 
 
 def ask_model(choices: Sequence[ModelChoice], offers: Sequence[Offer], kept: str) -> str | Offer:
-    """`provider/model`, found or not, an address, or a provider; empty to stay with `kept`, if any."""
+    """`provider/model`, an address, or a provider; empty to keep `kept`, if any."""
     shown: list[ModelChoice | Offer] = [*choices[:MAX_SHOWN], *offers]
     for number, each in enumerate(shown, start=1):
-        told = each.label if isinstance(each, Offer) else f"{each.model_name}  ({each.place})"
-        click.echo(f"  {number:<2} {told}")
+        label = each.label if isinstance(each, Offer) else f"{each.model_name}  ({each.place})"
+        click.echo(f"  {number:<2} {label}")
     if len(choices) > MAX_SHOWN:
-        click.echo(f"     and {len(choices) - MAX_SHOWN} more models, by their names")
-    without = f"keep {kept}" if kept else "none: answer offline, from the notes alone"
+        click.echo(f"     and {len(choices) - MAX_SHOWN} more models; type the name of one")
+    without = f"keep {kept}" if kept else "none: answer offline, only from the notes"
     click.echo(f"  {_OFFLINE}  {without}")
     while True:
         answer = str(
@@ -105,7 +105,7 @@ def ask_listed(choices: Sequence[ModelChoice], provider: str) -> str:
         matching = named or [each for each in choices if answer.lower() in each.model_name.lower()]
         if len(matching) == 1:
             return matching[0].model_name
-        if not matching and click.confirm(f"  No model of the list is named so. Try {answer} all the same"):
+        if not matching and click.confirm(f"  The list has no such model. Try {answer} anyway"):
             return f"{provider}/{answer.removeprefix(f'{provider}/')}"
         listed = matching or list(choices)
 
@@ -118,9 +118,9 @@ def ask_address(default: str) -> str:
 
 
 def ask_server_name(address: str, addresses: Mapping[str, str]) -> str:
-    """The name in front of the server's models, by its host unless the owner has another.
+    """A name for the server, by default that of its host.
 
-    `addresses` are those of the servers that have a name; one name never stands for two of them.
+    `addresses` are those of the named servers; no two of them have the same name.
     """
     host = (urlsplit(address).hostname or "").partition(".")[0]
     default = host if host.isidentifier() and host != "localhost" else "local"
@@ -142,7 +142,7 @@ def ask_secret(what: str) -> str:
 
 
 def ask_what_next() -> str:
-    """`keep`, `another` or `fallback`, of a model that answered."""
+    """`keep`, `another` or `fallback`, for a model that answered."""
     options = {"k": "keep", "a": "another", "f": "fallback"}
     answer = click.prompt(
         "Keep it (k), try another (a), or add a fallback (f)",
@@ -155,14 +155,14 @@ def ask_what_next() -> str:
 
 def ask_telegram() -> str:
     """The token of a Telegram bot; empty for none."""
-    if not click.confirm("Reach it by Telegram too", default=False):
+    if not click.confirm("Also reach it by Telegram", default=False):
         return ""
     click.echo("  Write /newbot to @BotFather in Telegram; it gives you a token.")
-    return ask_secret("The token (not shown; blank to leave it)")
+    return ask_secret("The token (not shown; blank for none)")
 
 
 def ask_service(file: str) -> bool:
-    """Whether `nacre serve` is to be a service of the owner's."""
+    """Whether to write a service that runs `nacre serve`."""
     return click.confirm(f"Write {file}, a service that runs `nacre serve`", default=False)
 
 
@@ -176,10 +176,10 @@ def ask_key(
     refused: str,
     on_blank: str,
 ) -> Key | None:
-    """The key of a model and where it is to be kept; `None` where it wants none, or the owner gives none.
+    """The key of a model and where to store it; `None` if it requires none, or the owner has none.
 
-    `variables` may hold it. A key that the provider refused is asked for anew. `on_blank` says what
-    an empty answer does.
+    `variables` may have the key. A `refused` key is asked for again. `on_blank` says what an empty answer
+    does.
     """
     if not variables:
         return None
@@ -199,24 +199,24 @@ def ask_key(
         if not secret:
             return None
     if len(places) == 1:
-        click.echo(f"  It is kept in {places[0][1]}.")
+        click.echo(f"  It is stored in {places[0][1]}.")
         return Key(variable=variable, secret=secret, place=places[0][0])
-    for number, (_, told) in enumerate(places, start=1):
-        click.echo(f"  {number}  {told}")
-    answer = click.prompt("Where is the key to be kept", default=1, type=click.IntRange(1, len(places)))
+    for number, (_, label) in enumerate(places, start=1):
+        click.echo(f"  {number}  {label}")
+    answer = click.prompt("Where to store the key", default=1, type=click.IntRange(1, len(places)))
     return Key(variable=variable, secret=secret, place=places[answer - 1][0])
 
 
 def ask_whether_to_install(extra: str, model_name: str) -> bool:
-    """Whether the extra that a model needs is installed now."""
+    """Whether to install the extra that a model needs."""
     return click.confirm(f"{model_name} needs the extra {extra!r} of Nacre. Install it now", default=True)
 
 
 def ask_whether_to_change(model_name: str) -> bool:
-    """Asks whether to replace the model of the settings."""
+    """Whether to replace the model of the settings."""
     return click.confirm(f"The model is {model_name}. Choose another", default=False)
 
 
 def ask_whether_to_keep(model_name: str) -> bool:
-    """Whether a model that did not answer is taken all the same."""
-    return click.confirm(f"Take {model_name} all the same", default=False)
+    """Whether to use a model that did not answer."""
+    return click.confirm(f"Use {model_name} anyway", default=False)

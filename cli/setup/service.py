@@ -81,12 +81,12 @@ def service_here(invocation: Invocation) -> Service | None:
 
 
 def write_service(invocation: Invocation) -> Service | None:
-    """Writes the service unless there is one; `None` where there is no manager, or another service."""
+    """Writes the service unless it exists; `None` if there is no service manager, or another service."""
     service = service_here(invocation)
     if service is None:
         invocation.warn(
-            "No service was written: there is neither systemd nor launchd here. Have `nacre serve` started "
-            "as other programs of this system are."
+            "No service was written, because there is neither systemd nor launchd. Start `nacre serve` as "
+            "other programs of this system."
         )
         return None
     try:
@@ -95,6 +95,6 @@ def write_service(invocation: Invocation) -> Service | None:
             file.write(service.data)
     except FileExistsError:
         if service.file.read_bytes() != service.data:
-            invocation.warn(f"{service.file} is there already, with other content. It was not changed.")
+            invocation.warn(f"{service.file} exists with other content. It was not changed.")
             return None
     return service

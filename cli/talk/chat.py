@@ -10,16 +10,14 @@ from nacre.cli.invocation import begin, shared_options
 
 
 @click.command("chat")
-@click.option(
-    "--session", "session_key", metavar="NAME", default="", help="Session to talk in; main unless given."
-)
+@click.option("--session", "session_key", metavar="NAME", default="", help="Session to use; default: main.")
 @click.option("--shared", "is_shared", is_flag=True, help="Others may read the session: no private notes.")
 @click.option("--no-color", "is_plain", is_flag=True, help="No colors, as with the variable NO_COLOR.")
 @shared_options
 def command(context: click.Context, session_key: str, is_shared: bool, is_plain: bool) -> int:
     """Talk to the assistant in this terminal (the default).
 
-    Enter sends, Alt-Enter starts a new line, Tab completes, @path sends a file along, Ctrl-O opens
+    Enter sends, Alt-Enter starts a new line, Tab completes, @path attaches a file, Ctrl-O shows
     the tool calls of the last turn, Ctrl-C stops an answer, Ctrl-D leaves. Without a terminal, each
     line of standard input is a message and replies go to standard output.
     """

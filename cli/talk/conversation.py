@@ -1,7 +1,4 @@
-"""`nacre chat` in a terminal: type, watch the answer come, stop it, leave.
-
-A turn is shown while it runs, and the owner is asked about calls that wait for approval.
-"""
+"""`nacre chat` in a terminal: reads messages, shows turns while they run, and asks for approvals."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from nacre.cli.signals import on_interrupt
 from nacre.cli.talk.event_lines import Calls, asked_text, event_line
 from nacre.cli.talk.keyboard.attached_files import FileNotSent, mentioned_files
 from nacre.cli.talk.keyboard.completion import Known
-from nacre.cli.talk.keyboard.prompt import Prompt, keyboard_held_back, keyboard_lent
+from nacre.cli.talk.keyboard.prompt import Prompt, keyboard_lent, keys_held_back
 from nacre.cli.talk.quiet_turn import LEAVE_COMMANDS, terminal_message
 from nacre.closing import stop_tasks
 from nacre.record import Record
@@ -55,7 +52,7 @@ log = logging.getLogger(__name__)
 
 _FRAME_SECONDS = 0.04
 _PAUSE_FOR_A_PAINTING = 3
-"""The pause after a drawing, as a multiple of its duration, so that long blocks leave time for the rest."""
+"""The pause after a drawing, as a multiple of its duration."""
 
 
 class Ran(Record):
@@ -69,7 +66,15 @@ async def run_live_turn(agent: Agent, inbound: Inbound, screen: Screen, prompt: 
     view = TurnView(screen, time.monotonic)
     question = ApprovalQuestion(agent, inbound, screen, prompt)
     has_words = asyncio.Event()
-    painting = asyncio.create_task(_paint(view, has_words))
+
+    async def paint() -> None:
+        while await has_words.wait():
+            has_words.clear()
+            begun = time.monotonic()
+            view.answer.paint()
+            await asyncio.sleep(max(_FRAME_SECONDS, _PAUSE_FOR_A_PAINTING * (time.monotonic() - begun)))
+
+    painting = asyncio.create_task(paint())
     usage: Usage | None = None
     screen.bracket_pastes(is_on=True)
     try:
@@ -91,17 +96,8 @@ async def run_live_turn(agent: Agent, inbound: Inbound, screen: Screen, prompt: 
     return Ran(calls=view.calls, usage=usage)
 
 
-async def _paint(view: TurnView, has_words: asyncio.Event) -> None:
-    """Draws words soon after they came: several at once, and nothing while none come."""
-    while await has_words.wait():
-        has_words.clear()
-        begun = time.monotonic()
-        view.answer.paint()
-        await asyncio.sleep(max(_FRAME_SECONDS, _PAUSE_FOR_A_PAINTING * (time.monotonic() - begun)))
-
-
 class PlainAnswer:
-    """Words at once, as they are. White space around a block of them is not shown."""
+    """Shows text unchanged and at once, without white space around a block of it."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -109,7 +105,7 @@ class PlainAnswer:
         self._in_block = False
 
     def feed(self, text: str) -> None:
-        """Shows the next characters; a word may wait for its end."""
+        """Shows the next characters; white space at the end waits for more text."""
         text = self._held + plain(text)
         if not self._in_block:
             text = text.lstrip("\n")
@@ -120,7 +116,7 @@ class PlainAnswer:
             self._screen.text(shown)
 
     def paint(self) -> None:
-        """Nothing is left to show."""
+        """Does nothing, because `feed` shows everything."""
 
     def end(self) -> None:
         self._held, self._in_block = "", False
@@ -128,7 +124,7 @@ class PlainAnswer:
 
 
 def answer_on(screen: Screen) -> PlainAnswer | StreamedMarkdown:
-    """Markdown where the screen is live, else the words as they are."""
+    """Markdown on a live screen, otherwise plain text."""
     if not screen.is_live:
         return PlainAnswer(screen)
     from nacre.cli.screen.markdown import StreamedMarkdown
@@ -140,10 +136,10 @@ _WAITING = "· working (Ctrl-C stops)"
 
 
 class TurnView:
-    """Shows the events of one turn. `now_seconds` is a clock that only goes forward.
+    """Shows the events of one turn. `now_seconds` is a monotonic clock.
 
-    Where drawing words anew is dear, `show` keeps them for `answer.paint`; everything else is shown at once,
-    behind the words that came before it.
+    Text may wait for `answer.paint`, if drawing it is slow. All other events are shown at once, after the
+    text before them.
     """
 
     def __init__(self, screen: Screen, now_seconds: Callable[[], float]) -> None:
@@ -155,7 +151,7 @@ class TurnView:
         screen.status(_WAITING)
 
     def show(self, event: Event) -> None:
-        """Shows an event, or has it wait for `answer.paint`."""
+        """Shows an event; text may wait for `answer.paint`."""
         if isinstance(event, TextStreamed):
             self._streamed += event.text
             self.answer.feed(event.text)
@@ -165,15 +161,21 @@ class TurnView:
         if isinstance(event, AnswerDiscarded):
             self._streamed = ""
         elif isinstance(event, ReplyReady) and event.reply.text.strip() not in self._streamed:
-            self._unstreamed(event)
+            text = event.reply.text.strip()
+            if event.reply.is_command:
+                self._screen.line(text)
+            else:
+                self.answer.feed(text)
+                self.answer.end()
         if isinstance(event, ApprovalAsked):
-            lines = [(asked_text(event), "warning")]  # how it is answered is asked below it
+            lines = [(asked_text(event), "warning")]  # the question is shown below it
         elif not isinstance(event, ToolEnded) and (line := event_line(event)):
             lines = [line]
         for text, tone in lines:
             self._screen.line(text, tone)
         if isinstance(event, PromptRead):
-            self._screen.status(_reading(event))
+            percent, total = 100 * event.read_tokens // max(1, event.prompt_tokens), event.prompt_tokens
+            self._screen.status(f"· reading the conversation: {percent} % of {total:,} tokens (Ctrl-C stops)")
         elif not isinstance(event, ReplyReady | Silence | TurnFailed):
             running = self.calls.running_text
             self._screen.status(f"· {running} …" if running else _WAITING)
@@ -183,29 +185,16 @@ class TurnView:
         self.answer.end()
         self._screen.end_line()
 
-    def _unstreamed(self, ready: ReplyReady) -> None:
-        text = ready.reply.text.strip()
-        if ready.reply.is_command:
-            self._screen.line(text)
-        else:
-            self.answer.feed(text)
-            self.answer.end()
-
-
-def _reading(event: PromptRead) -> str:
-    percent = 100 * event.read_tokens // max(1, event.prompt_tokens)
-    return f"· reading the conversation: {percent} % of {event.prompt_tokens:,} tokens (Ctrl-C stops)"
-
 
 _YES = ("y", "yes")
 _NO = ("n", "no")
 
 
 class ApprovalQuestion:
-    """The question about the oldest call of one turn that waits.
+    """The question about the oldest waiting call of a turn.
 
-    It is withdrawn while an event is shown, and asked again if its call still waits then. Ctrl-C and Ctrl-D
-    answer nothing: the turn stops, and the call stays pending.
+    It is withdrawn while an event is shown, and asked again if its call still waits. Ctrl-C and Ctrl-D stop
+    the turn, and the call stays pending.
     """
 
     def __init__(self, agent: Agent, inbound: Inbound, screen: Screen, prompt: Prompt) -> None:
@@ -217,7 +206,7 @@ class ApprovalQuestion:
         self._asking: asyncio.Task[None] | None = None
 
     def follow(self, event: Event) -> None:
-        """Takes in what happened, and asks what is left to ask."""
+        """Notes an event, and asks about a waiting call."""
         if isinstance(event, ApprovalAsked):
             self._waiting[event.call_id] = event
         elif isinstance(event, ToolEnded):
@@ -228,7 +217,7 @@ class ApprovalQuestion:
             self._asking = asyncio.create_task(self._ask())
 
     async def withdraw(self) -> None:
-        """Takes the question away; an answer that was given is carried out."""
+        """Removes the question; an answer that was given takes effect."""
         asking, self._asking = self._asking, None
         await stop_tasks(asking)
 
@@ -259,11 +248,11 @@ class ApprovalQuestion:
 
 HISTORY_FILE = "chat_history"
 _HERE = {
-    "/edit": "write the message, or change a note such as SOUL.md, in your editor",
-    "/details": "open the tool calls and notes of the last turn",
+    "/edit": "write the message, or edit a note such as SOUL.md, in your editor",
+    "/details": "show the tool calls and notes of the last turn",
     "/quit": "leave the chat",
 }
-"""Commands that this chat answers itself, and what they do."""
+"""Commands of this chat alone, with their help."""
 _EDIT = "/edit"
 _HELP = "/help"
 _DETAILS = "/details"
@@ -273,13 +262,13 @@ _WORDS_CELLS = 40
 
 
 async def converse(invocation: Invocation, session_key: str, *, first: str = "") -> int:
-    """Talks until the owner leaves; `first` is said before they type anything.
+    """Runs a chat until the owner leaves; `first` is its first message, if any.
 
     Raises:
         AgentError: the agent could not be opened.
     """
     screen = screen_on(sys.stdout, invocation.environment)
-    with keyboard_held_back():
+    with keys_held_back():
         async with Agent.open(environment=invocation.environment) as agent:
             _greet(agent, invocation, screen)
             chat = _Chat(agent, invocation, screen, session_key)
@@ -289,7 +278,7 @@ async def converse(invocation: Invocation, session_key: str, *, first: str = "")
 
 
 class _Chat:
-    """One chat, with what is known of it between two turns."""
+    """One chat, and its state between two turns."""
 
     def __init__(self, agent: Agent, invocation: Invocation, screen: Screen, session_key: str) -> None:
         self._agent = agent
@@ -298,19 +287,19 @@ class _Chat:
         self._now = self._config.clock
         self._screen = screen
         self._empty = terminal_message("", session_key)
-        # the others are about chats that `nacre serve` answers
+        # the others apply to chats that `nacre serve` answers
         self._offered = [each for each in agent.commands(self._empty) if each.group != "Channels"]
         meanings = {word: command.help for command in self._offered for word in command.called_by}
         self._known = Known(commands={**meanings, **_HERE})
         self._prompt = Prompt(
             invocation.config.folders.private_dir(invocation.config.state_dir) / HISTORY_FILE,
             self._known,
-            is_coloured=screen.is_coloured,
-            quiet_line=self._quiet_line,
+            is_colored=screen.is_colored,
+            status_line=self._status_text,
             show_details=self._show_details,
         )
         self._status: SessionStatus | None = None
-        self._looked_at = ""
+        self._refreshed_id = ""
         self._turn: Usage | None = None
         self._is_priced = True
         self._day_usd = 0.0
@@ -338,10 +327,10 @@ class _Chat:
             said = await self._next_message()
 
     async def _next_message(self) -> Inbound | None:
-        """What the owner typed, with the files that it names; `None` when they leave."""
-        looking = asyncio.create_task(self._look())
+        """The next message of the owner, with the files that it names; `None` when they leave."""
+        looking = asyncio.create_task(self._refresh())
         try:
-            while (text := await self._typed()) is not None:
+            while (text := await self._read_message()) is not None:
                 try:
                     files = await asyncio.to_thread(mentioned_files, text)
                 except FileNotSent as error:
@@ -356,7 +345,7 @@ class _Chat:
         finally:
             await stop_tasks(looking)
 
-    async def _typed(self) -> str | None:
+    async def _read_message(self) -> str | None:
         self._has_interrupted = False
         while True:
             try:
@@ -369,13 +358,13 @@ class _Chat:
                 if self._has_interrupted:
                     return None
                 self._has_interrupted = True
-                self._screen.line("Ctrl-C again, Ctrl-D or /quit leaves.", "dim")
+                self._screen.line("Press Ctrl-C again, or use Ctrl-D or /quit, to leave.", "dim")
                 continue
             self._has_interrupted = False
             word, _, rest = text.strip().partition(" ")
             word, rest = word.lower(), rest.strip()
             if word == _EDIT:
-                if edited := await self._edited(rest):
+                if edited := await self._edit(rest):
                     return edited
             elif word in LEAVE_COMMANDS and not rest:
                 return None
@@ -386,8 +375,8 @@ class _Chat:
             elif word:
                 return text
 
-    async def _edited(self, rest: str) -> str | None:
-        """The message that the owner wrote in their editor; `None` if they edited a note instead."""
+    async def _edit(self, rest: str) -> str | None:
+        """Opens the editor; returns the message, or `None` if the owner edited a note."""
         folder = self._agent.workspace.resolve()
         note = (folder / rest).resolve()
         is_note = note.suffix == ".md" and note.is_relative_to(folder) and note.is_file()
@@ -400,28 +389,28 @@ class _Chat:
             self._screen.line(str(error), "warning")
             return None
         if is_note:
-            self._screen.line(f"The next turn reads {note.relative_to(folder)} as you left it.", "dim")
+            self._screen.line(f"The next turn reads the new {note.relative_to(folder)}.", "dim")
         if not (text or "").strip():
             return None
         self._screen.line(f"› {(text or '').strip()}")
         return text
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         with suppress(AgentError, SessionError):
             session = await self._agent.sessions.get(self._agent.session_key(self._empty))
             status, day_usd = await session.status(), await spent_today_usd(self._config, self._now)
             is_priced = await asyncio.to_thread(has_price, self._config, status.answering_model_name)
-            # at once: the next message cancels this task anywhere, and the line would show half of it
+            # assigned together, because the next message can cancel this task anywhere
             self._status, self._day_usd, self._is_priced = status, day_usd, is_priced
             self._prompt.redraw()
-            if session.session_id != self._looked_at:
+            if session.session_id != self._refreshed_id:
                 self._known.sessions = {
                     item.session_id[:_SHORT_ID_CHARS]: cut_to_cells(one_line(item.last_said), _WORDS_CELLS)
                     for item in await session.earlier()
                 }
-                self._looked_at = session.session_id
+                self._refreshed_id = session.session_id
 
-    def _quiet_line(self, columns: int) -> str:
+    def _status_text(self, columns: int) -> str:
         if not self._screen.is_live:
             return ""
         return status_line(
@@ -441,7 +430,7 @@ class _Chat:
 
 
 def _greet(agent: Agent, invocation: Invocation, screen: Screen) -> None:
-    """At most five lines: who answers, where the notes are, how to get help, what to know."""
+    """Shows at most five lines: the model, the folder of the notes, help, and notices."""
     from nacre import __version__
 
     who = f"Nacre {__version__}" if invocation.is_default_agent else f"Nacre {__version__} · {agent.id}"
@@ -477,10 +466,9 @@ def status_line(
 ) -> str:
     """The state of the session and the cost of the last turn, in at most so many columns.
 
-    `status` is `None` while nothing was said. `turn` has the tokens and cost of the last turn; `is_priced`
-    says whether the price of its model is known. `day_usd` is what the agents of the state folder cost today,
-    as far as prices are known. On a narrow screen the next flush goes first, then the day, then half of the
-    bar, then the turn.
+    `status` is `None` in a session without messages. `turn` has the tokens and cost of the last turn;
+    `is_priced` says whether the price of its model is known. `day_usd` is the known cost of the state folder
+    today. On a narrow screen, the next flush is left out first, then the day, half of the bar, the turn.
     """
     if status is None:
         return cut_to_cells(one_line(model_name), columns)
@@ -488,7 +476,8 @@ def status_line(
     assumed = " assumed" if budget.window_source == "fallback" else ""
     head = one_line(status.answering_model_name)
     size = f"{short_count(tokens)}/{short_count(budget.window_tokens)}{assumed}"
-    flush = [_next_flush(tokens, budget)] if budget.flush_enabled else []
+    left = budget.flush_at - tokens
+    flush = [f"flush in {short_count(left)}" if left > 0 else "flush due"] if budget.flush_enabled else []
     spent = [usage_text(turn, is_priced=is_priced)] if turn is not None else []
     day = [f"today {money(day_usd)}"] if day_usd > 0 else []
     both = [" · ".join([*spent, *day])] if spent or day else []
@@ -508,7 +497,7 @@ def status_line(
 
 
 def window_bar(tokens: int, budget: ContextBudget, *, cells: int = _BAR_CELLS) -> str:
-    """The window as a bar: what is full, and the two lines at which notes are saved and history is compacted.
+    """The window as a bar: its use, and the marks at which notes are saved and history is compacted.
 
     >>> window_bar(50_000, ContextBudget(window_tokens=200_000, window_source="model", reserve_tokens=20_000,
     ...                                  soft_threshold_tokens=40_000, keep_recent_tokens=20_000))
@@ -524,9 +513,3 @@ def window_bar(tokens: int, budget: ContextBudget, *, cells: int = _BAR_CELLS) -
     bar[min(cell(budget.flush_at), compacts - 1)] = "┆"
     bar[compacts] = "│"
     return "".join(bar)
-
-
-def _next_flush(tokens: int, budget: ContextBudget) -> str:
-    """The soft threshold, as what may still be said before it."""
-    left = budget.flush_at - tokens
-    return f"flush in {short_count(left)}" if left > 0 else "flush due"

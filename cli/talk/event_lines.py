@@ -1,6 +1,6 @@
-"""A turn as the owner sees it: the line and tone of each event, and the tool calls, short and opened.
+"""The lines of a turn on the screen: a line for each event, and the details of tool calls.
 
-The text of the answer is displayed elsewhere.
+The text of the answer is not among them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SAID_CELLS = 300
 
 
 def event_line(event: Event) -> Line | None:
-    """The line for an event that ended something or warns of something, `None` for the others."""
+    """The line of an event that is shown, otherwise `None`."""
     match event:
         case ToolEnded(is_error=True):
             return f"· {one_line(event.tool_name)} failed: {one_line(event.summary)}", "warning"
@@ -48,7 +48,7 @@ def event_line(event: Event) -> Line | None:
             return f"· {one_line(event.tool_name)}: {one_line(event.summary)}", "dim"
         case ApprovalAsked():
             call_id = event.approval_id
-            how = f'  To let it run: nacre send -m "/approve {call_id}", or else "/deny {call_id}".'
+            how = f'  To answer: nacre send -m "/approve {call_id}" or "/deny {call_id}".'
             return f"{asked_text(event)}\n{how}", "warning"
         case FlushEnded(status="written"):
             count = sum(line.startswith(("- ", "* ")) for line in event.notes.splitlines())
@@ -82,7 +82,7 @@ def event_line(event: Event) -> Line | None:
             seconds = f"{event.delay_seconds:.1f}".removesuffix(".0")
             return f"· {one_line(event.problem)} Attempt {event.attempt + 1} in {seconds} s.", "warning"
         case AnswerDiscarded():
-            return f"· the answer broke off and comes anew: {one_line(event.problem)}", "warning"
+            return f"· the answer broke off and starts again: {one_line(event.problem)}", "warning"
         case FallbackAnswered():
             text = f"· answered by {one_line(event.model_name)}: {one_line(event.problem)}"
             return without_secrets(text), "warning"
@@ -114,7 +114,7 @@ def _slow_text(event: ModelSlow) -> str:
 
 
 def asked_text(event: ApprovalAsked) -> str:
-    """Which call waits for the owner, and why."""
+    """A line about a call that waits for the owner."""
     name, _, arguments = event.call.partition(" ")
     return f"· {name} waits for your approval: {one_line(event.why)} {arguments}"
 
@@ -126,8 +126,8 @@ _QUICK_SECONDS = 0.05
 _DIFF_TONES: Mapping[str, Tone] = {"+": "added", "-": "removed"}
 
 
-class Opened(Record):
-    """The title and the full text of a collapsed line."""
+class Detail(Record):
+    """The title and the text of a call or of saved notes, for `/details`."""
 
     title: str
     body: str
@@ -135,35 +135,36 @@ class Opened(Record):
 
 @dataclass(kw_only=True)
 class Calls:
-    """The calls of one turn: those that run, and what can be opened of those that ended."""
+    """The calls of one turn: those that run, and the details of those that ended."""
 
     running: dict[str, tuple[ToolStarted, float]] = field(default_factory=dict)
-    opened: list[Opened] = field(default_factory=list)
+    ended_details: list[Detail] = field(default_factory=list)
 
     def follow(self, event: Event, now_seconds: float) -> list[Line]:
-        """Takes in what happened, and when on a clock that only goes forward; gives the lines for it."""
+        """Notes an event at a time of a monotonic clock, and returns its lines."""
         if isinstance(event, ToolStarted):
             self.running[event.call_id] = (event, now_seconds)
         elif isinstance(event, ToolEnded):
             started, since = self.running.pop(event.call_id, (None, now_seconds))
             return self._ended(event, started, now_seconds - since)
         elif isinstance(event, FlushEnded) and event.notes:
-            self.opened.append(
-                Opened(title=f"notes in {one_line(event.path)}", body=plain(event.notes.strip()))
+            self.ended_details.append(
+                Detail(title=f"notes in {one_line(event.path)}", body=plain(event.notes.strip()))
             )
         return []
 
     @property
     def running_text(self) -> str:
         """The running calls: their names and subjects."""
-        return ", ".join(_called(started) for started, _ in self.running.values())
+        started = [(each.tool_name, subject(each.arguments)) for each, _ in self.running.values()]
+        return ", ".join(f'{name} "{about}"' if about else name for name, about in started)
 
     def details(self) -> list[Line]:
-        """Everything that can be opened, whole but for very long texts."""
+        """The details as lines, cut if they are very long."""
         lines: list[Line] = []
-        for opened in self.opened:
-            body = opened.body.split("\n")
-            lines.append((f"· {opened.title}", "plain"))
+        for detail in self.ended_details:
+            body = detail.body.split("\n")
+            lines.append((f"· {detail.title}", "plain"))
             lines += [(f"  {line}", "dim") for line in body[:_OPENED_LINES]]
             if len(body) > _OPENED_LINES:
                 lines.append((f"  … {len(body) - _OPENED_LINES} more lines", "dim"))
@@ -177,10 +178,16 @@ class Calls:
         measures = [f"{seconds:.1f} s"] if seconds >= _QUICK_SECONDS else []
         if ended.result and ended.result.strip() != ended.summary.strip():
             measures.append(f"{short_count(len(ended.result))} characters")
-        told = " · ".join([f"{what}: {summary}", *measures])
+        text = " · ".join([f"{what}: {summary}", *measures])
         arguments = dict(started.arguments) if started else {}
-        self.opened.append(Opened(title=told, body=_body(arguments, ended.result or ended.summary)))
-        line: Line = (f"· {told}", "warning" if ended.is_error else "dim")
+        values = {
+            name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+            for name, value in arguments.items()
+        }
+        parts = [f"{name}: {value}" for name, value in values.items()]
+        body = plain("\n".join([*parts, "→ " + (ended.result or ended.summary).strip()]))
+        self.ended_details.append(Detail(title=text, body=body))
+        line: Line = (f"· {text}", "warning" if ended.is_error else "dim")
         return [line] if ended.is_error else [line, *changed_lines(ended.tool_name, arguments)]
 
 
@@ -208,19 +215,3 @@ def changed_lines(tool_name: str, arguments: Mapping[str, Any]) -> list[Line]:
     if len(lines) > _DIFF_LINES:
         shown.append((f"  … {counted(len(lines) - _DIFF_LINES, 'more line')}", "dim"))
     return shown
-
-
-def _called(started: ToolStarted) -> str:
-    about = subject(started.arguments)
-    return f'{started.tool_name} "{about}"' if about else started.tool_name
-
-
-def _body(arguments: Mapping[str, Any], result: str) -> str:
-    told = [
-        f"{name}: {value if isinstance(value, str) else _json(value)}" for name, value in arguments.items()
-    ]
-    return plain("\n".join([*told, "→ " + result.strip()]))
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)

@@ -20,9 +20,9 @@ _READS_AHEAD = 4
 
 
 async def answer_lines(invocation: Invocation, session_key: str, *, first: str = "") -> int:
-    """Answers each line of standard input on standard output; 1 when any turn failed, else 0.
+    """Answers each line of standard input on standard output; returns 1 if a turn failed, else 0.
 
-    `first` is answered before any of them; if that fails, nothing more is read.
+    `first` is answered before them; if that fails, nothing is read.
 
     Raises:
         AgentError: the agent could not be opened.
@@ -56,14 +56,14 @@ async def _lines_after(first: str) -> AsyncIterator[str]:
 
 
 async def input_lines(descriptor: int) -> AsyncIterator[str]:
-    """Lines of a file, pipe or terminal as they come, UTF-8, bad bytes replaced, without line ends."""
+    """Yields UTF-8 lines of a file, pipe or terminal, without line ends; invalid bytes are replaced."""
     loop = asyncio.get_running_loop()
     pieces: asyncio.Queue[bytes] = asyncio.Queue()
     room = threading.Semaphore(_READS_AHEAD)
 
     def read() -> None:
-        # A thread of its own that the exit does not wait for: nothing can interrupt a blocked read,
-        # not every input can be polled, and sys.stdin's lock must not be held at shutdown.
+        # A daemon thread: nothing can interrupt a blocked read, not every input can be polled, and
+        # the lock of sys.stdin must not be held at shutdown.
         piece = b"more"
         while piece:
             room.acquire()

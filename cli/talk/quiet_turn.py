@@ -1,4 +1,4 @@
-"""One turn without a live screen: the answer is handed back whole, what happened goes to one stream."""
+"""Runs a turn without a live screen: returns the whole answer, and reports events on a stream."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEAVE_COMMANDS = ("/quit", "/exit")
 
 
 class Outcome(Record):
-    """How a turn ended, and what happened on the way."""
+    """The ending of a turn, and its other events."""
 
     ending: ReplyReady | Silence | TurnFailed
     events: tuple[Event, ...]
@@ -34,13 +34,13 @@ def terminal_message(text: str, session_key: str) -> Inbound:
 
 
 def shared_key(name: str, agent_id: str) -> str:
-    """The key of a session of that name which others may read.
+    """The key of a session with that name which others may read.
 
     Raises:
-        ConfigError: no name is given, or it is a key, which has its audience already.
+        ConfigError: there is no name, or it is a key, which already has its audience.
     """
     if not name.strip() or ":" in name:
-        raise ConfigError("--shared wants a plain name in --session, such as --session project --shared.")
+        raise ConfigError("--shared needs a plain name in --session, such as --session project --shared.")
     return f"agent:{agent_id}:{name.strip()}"
 
 

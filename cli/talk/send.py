@@ -14,23 +14,20 @@ from nacre.cli.screen.json_text import camel_json, print_json
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
     from nacre.cli.talk.quiet_turn import Outcome
-    from nacre.runtime.contracts.events import Event
     from nacre.runtime.contracts.inbound import Attachment, Inbound
 
 INDEX_SECONDS = 5.0
-"""How long the command stays after the reply, so that its notes can be found by meaning."""
+"""How long the command indexes notes after the reply."""
 
 SIGNALS = 128
-"""Exit codes from here on are signals: 128 + n."""
+"""Exit codes above this are signals: 128 + n."""
 
 
 @click.command("send")
 @click.argument("words", metavar="[TEXT]...", nargs=-1)
-@click.option("-m", "--message", metavar="TEXT", help="What to say; - or nothing reads standard input.")
-@click.option("--stdin", "adds_input", is_flag=True, help="Put standard input behind the text of -m.")
-@click.option(
-    "--session", "session_key", metavar="NAME", default="", help="Session to talk in; main unless given."
-)
+@click.option("-m", "--message", metavar="TEXT", help="The message; - or nothing reads standard input.")
+@click.option("--stdin", "adds_input", is_flag=True, help="Add standard input after the text of -m.")
+@click.option("--session", "session_key", metavar="NAME", default="", help="Session to use; default: main.")
 @click.option("--shared", "is_shared", is_flag=True, help="Others may read the session: no private notes.")
 @click.option(
     "-a",
@@ -38,7 +35,7 @@ SIGNALS = 128
     "files",
     type=click.File("rb"),
     multiple=True,
-    help="A file to send along; may be repeated.",
+    help="A file to attach; may be repeated.",
 )
 @json_option("Print one JSON object with the reply and what happened.")
 @shared_options
@@ -54,13 +51,13 @@ def command(
 ) -> int:
     """Send one message and print the reply.
 
-    TEXT is the message, as with -m; a text that begins with a dash goes behind --.
+    TEXT is the message, as with -m; write -- before a text that begins with a dash.
 
-    Only the reply goes to standard output, nothing when the assistant stays silent. Exit code 0 for
-    a reply or silence, 1 when the turn failed, 2 for wrong usage or settings.
+    Only the reply goes to standard output, nothing if the assistant stays silent. The exit code is 0
+    for a reply or silence, 1 if the turn failed, 2 for wrong usage or settings.
     """
     if words and message is not None:
-        raise click.UsageError("The message is given twice. Give it as words, or with -m.", context)
+        raise click.UsageError("There are two messages. Use words or -m, not both.", context)
     text = _text(" ".join(words) if words else message, adds_input=adds_input)
     if not (text.strip() or files):
         raise click.UsageError("There is nothing to send. Give a text with -m, or pipe one in.", context)
@@ -69,13 +66,13 @@ def command(
     from nacre.runtime.contracts.errors import AgentError, ConfigError, TurnCancelled
     from nacre.sessions.contracts.errors import SessionError
 
-    told: list[Outcome] = []
+    outcomes: list[Outcome] = []
     try:
         invocation = begin(context)
         key = shared_key(session_key, invocation.config.agent_id) if is_shared else session_key
         inbound = replace(terminal_message(text, key), attachments=tuple(map(_attachment, files)))
-        code = run_until_signal(_send(invocation, inbound, told, as_json=as_json))
-        if code >= SIGNALS and as_json and not told:
+        code = run_until_signal(_send(invocation, inbound, outcomes, as_json=as_json))
+        if code >= SIGNALS and as_json and not outcomes:
             _print_outcome(None, TurnCancelled(f"The turn was stopped by signal {code - SIGNALS}."))
         return code
     except (AgentError, SessionError) as error:
@@ -106,7 +103,7 @@ def _attachment(file: BinaryIO) -> Attachment:
         raise click.UsageError(str(error)) from error
 
 
-async def _send(invocation: Invocation, inbound: Inbound, told: list[Outcome], *, as_json: bool) -> int:
+async def _send(invocation: Invocation, inbound: Inbound, outcomes: list[Outcome], *, as_json: bool) -> int:
     from nacre.cli.screen.screen import screen_on
     from nacre.cli.talk.quiet_turn import run_quiet_turn
     from nacre.runtime.agent.agent import Agent
@@ -119,7 +116,7 @@ async def _send(invocation: Invocation, inbound: Inbound, told: list[Outcome], *
                 progress.line(notice, "warning")
         key = agent.session_key(inbound)
         outcome = await run_quiet_turn(agent, inbound, progress)
-        told.append(outcome)
+        outcomes.append(outcome)
         if as_json:
             _print_outcome(outcome, None, key)
         elif isinstance(outcome.ending, ReplyReady):
@@ -134,8 +131,13 @@ def _print_outcome(outcome: Outcome | None, error: Exception | None, key: str | 
 
     value: dict[str, Any] = {"reply": None, "sessionKey": key, "sessionId": None, "events": []}
     if outcome is not None:
-        # The streamed pieces of the answer are left out: the reply has them all.
-        value["events"] = [_event(event) for event in outcome.events if not isinstance(event, TextStreamed)]
+        # Streamed text is left out, because the reply has it.
+        events = [event for event in outcome.events if not isinstance(event, TextStreamed)]
+        names = [type(event).__name__ for event in events]
+        value["events"] = [
+            {"type": name[0].lower() + name[1:], **camel_json(event)}
+            for name, event in zip(names, events, strict=True)
+        ]
         if isinstance(outcome.ending, ReplyReady):
             reply = outcome.ending.reply
             value |= {"reply": reply.text, **camel_json(reply, "session_key", "session_id")}
@@ -146,8 +148,3 @@ def _print_outcome(outcome: Outcome | None, error: Exception | None, key: str | 
     if error is not None:
         value["error"] = {"type": type(error).__name__, "message": str(error)}
     print_json(value)
-
-
-def _event(event: Event) -> dict[str, Any]:
-    name = type(event).__name__
-    return {"type": name[0].lower() + name[1:], **camel_json(event)}

@@ -91,7 +91,7 @@ def test_help_names_the_variables_that_the_settings_read() -> None:
         (["send", "--json", "--frobnicate"], "--frobnicate"),
         (["send", "-m", "  "], "There is nothing to send. Give a text with -m, or pipe one in."),
         (["send"], "There is nothing to send."),
-        (["send", "-m", "one", "two"], "The message is given twice."),
+        (["send", "-m", "one", "two"], "There are two messages."),
         (["sned", "hello"], "Did you mean 'send'?"),
         (["chat", "extra"], "Got unexpected extra argument"),
         (
@@ -174,7 +174,7 @@ def test_output_that_cannot_be_written_is_a_sentence_and_code_1(tmp_path: Path, 
         )
 
     assert run.returncode == 1
-    assert run.stderr.startswith("Nacre stopped, because the system refused something: ")
+    assert run.stderr.startswith("Nacre stopped because the system refused an operation: ")
     assert run.stderr.count("\n") == 1
 
 

@@ -71,7 +71,7 @@ class Owner:
             chat.wait_for("Ctrl-D leaves")
             line = self.next()
             chat.type(f"{line}\r")
-            chat.wait_for(f"The next turn reads {line.split()[1]} as you left it.")
+            chat.wait_for(f"The next turn reads the new {line.split()[1]}.")
             chat.type("/quit\r")
             assert chat.exit_code() == 0
 

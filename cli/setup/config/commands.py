@@ -1,7 +1,7 @@
-"""The command `nacre config`: looks at the settings and changes them, in the owner's own file.
+"""The command `nacre config`: shows and changes the settings.
 
-The description and the kind of each setting come from the sections' docstrings. Their source is parsed on
-demand, because pydantic would do so for every class at every start.
+The descriptions of the settings come from the sections' docstrings. Their source is parsed on demand, because
+pydantic would do so for every class at every start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nacre.cli.invocation import Voice, begin, environment_of, json_option, shar
 from nacre.cli.nouns import Noun
 from nacre.cli.screen.json_text import print_json
 from nacre.record import Record
-from nacre.runtime.settings.changes import counts_at_next_turn, is_taken_over_by_serve
+from nacre.runtime.settings.changes import is_applied_at_next_turn, is_applied_by_serve
 from nacre.runtime.settings.config import (
     DATABASE_VARIABLE,
     MODEL_VARIABLE,
@@ -70,9 +70,9 @@ _LINK = re.compile(r"\[([^\]]+)\]\((\w+\.md)[^)]*\)")
 
 def meaning_of(found: Field) -> str:
     """The description of a setting; links are relative to `docs/`."""
-    told = _all_meanings(found.section)
+    meanings = _all_meanings(found.section)
     named = (name for name, info in found.section.model_fields.items() if info is found.info)
-    return next((told[name] for name in named if name in told), "")
+    return next((meanings[name] for name in named if name in meanings), "")
 
 
 def without_links(words: str) -> str:
@@ -81,7 +81,7 @@ def without_links(words: str) -> str:
 
 
 def kind_of(found: Field) -> str:
-    """Describe the values that a key takes, with unit and limits. Empty if there is no short description."""
+    """The values that a key takes, with unit and limits; empty if there is no short description."""
     if found.info is None:
         return ""
     words = _kind(found.info.annotation, found.info.metadata)
@@ -96,7 +96,7 @@ def settings_schema() -> dict[str, Any]:
     """All settings as a JSON Schema, for editors that complete and check `nacre.json5`."""
     sections = {kind.__name__: kind for kind in _sections(Settings, set())}
     for section in sections.values():
-        # Before 2.14, pydantic cannot write a default whose class waits to be built.
+        # Before 2.14, pydantic cannot write a default whose class is not built yet.
         section.model_rebuild()
     made = Settings.model_json_schema(by_alias=True, mode="validation")
     definitions = {**made.get("$defs", {}), "Settings": made}
@@ -119,11 +119,11 @@ def _sections(kind: type[BaseModel], seen: set[type[BaseModel]]) -> set[type[Bas
 
 
 def _all_meanings(kind: type[BaseModel]) -> dict[str, str]:
-    told: dict[str, str] = {}
+    found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         if issubclass(base, BaseModel) and base is not BaseModel:
-            told |= _meanings(base)
-    return told
+            found |= _meanings(base)
+    return found
 
 
 @cache
@@ -134,26 +134,28 @@ def _meanings(kind: type[BaseModel]) -> Mapping[str, str]:
     except (OSError, TypeError, SyntaxError):
         return {}
     assert isinstance(body, ast.ClassDef)
-    told = {}
+    found = {}
     for item, below in zip(body.body, body.body[1:], strict=False):
         match item, below:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                told[name] = inspect.cleandoc(text)
-    return told
+                found[name] = inspect.cleandoc(text)
+    return found
 
 
 def _kind(annotation: Any, metadata: Iterable[Any]) -> str:
     limits = list(metadata)
-    if told := next((each.kind for each in limits if isinstance(each, Written)), ""):
-        return told
+    if kind := next((each.kind for each in limits if isinstance(each, Written)), ""):
+        return kind
     if get_origin(annotation) is Annotated:
         inner, *more = get_args(annotation)
-        return _kind(inner, [*_unpacked(more), *limits])
+        more = [part for each in more for part in (getattr(each, "metadata", None) or [each])]
+        return _kind(inner, [*more, *limits])
     parts = [part for part in get_args(annotation) if part is not type(None)]
     if get_origin(annotation) in (Union, types.UnionType):
         return " or ".join(_kind(part, limits) for part in parts)
     if get_origin(annotation) is Literal:
-        return _choice(parts)
+        *first, last = [f"`{json.dumps(value)}`" for value in parts if value != ""]
+        return f"{', '.join(first)} or {last}" if first else last
     if get_origin(annotation) is tuple:
         return f"list of {_many(_kind(parts[0], ()))}"
     if get_origin(annotation) in (Mapping, dict) or (
@@ -162,10 +164,6 @@ def _kind(annotation: Any, metadata: Iterable[Any]) -> str:
         words = _kind(parts[-1], ()) if parts else ""
         return f"table of {_many(words)}" if words not in ("", "table") else "table"
     return ", ".join([_PLAIN.get(annotation, ""), *_limits(limits)]).strip(", ")
-
-
-def _unpacked(metadata: Iterable[Any]) -> list[Any]:
-    return [part for each in metadata for part in (getattr(each, "metadata", None) or [each])]
 
 
 def _limits(metadata: Iterable[Any]) -> list[str]:
@@ -177,11 +175,6 @@ def _limits(metadata: Iterable[Any]) -> list[str]:
         if getattr(each, name, None) is not None
     ]
     return [" ".join(found)] if found else []
-
-
-def _choice(values: Iterable[Any]) -> str:
-    *first, last = [f"`{json.dumps(value)}`" for value in values if value != ""]
-    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _many(words: str) -> str:
@@ -221,7 +214,7 @@ class _File(Record):
 
     @property
     def raw(self) -> Mapping[str, Any]:
-        """Its values as they are written, with `${NAME}` as it stands."""
+        """Its values with each `${NAME}` unchanged."""
         from nacre.runtime.settings.disk.settings_file import settings_as_written
 
         return settings_as_written(self.path)
@@ -237,7 +230,7 @@ def _file(context: click.Context) -> _File:
 @json_option()
 @shared_options
 def get(context: click.Context, key: str, as_json: bool) -> int:
-    """Print the value that holds for KEY, or all that differs from the defaults.
+    """Print the value that applies for KEY, or all values of the file.
 
     Keys, tokens and passwords are not shown.
     """
@@ -259,7 +252,7 @@ def get(context: click.Context, key: str, as_json: bool) -> int:
 def set_(context: click.Context, key: str, value: str, as_json: bool) -> int:
     """Write VALUE at KEY into the settings file. Comments and order stay.
 
-    VALUE is JSON5, and plain text where it is none. What Nacre could not start with is refused.
+    VALUE is JSON5, or plain text if it is not JSON5. An invalid value is refused.
     """
     from nacre.cli.setup.config.changing import set_value
 
@@ -267,7 +260,7 @@ def set_(context: click.Context, key: str, value: str, as_json: bool) -> int:
     found = key_of(key, file.raw)
     field_of(found, Settings)
     notices = set_value(file.path, file.environment, found, value)
-    return _told(context, f"{written_key(found)} is set in {{}}.", notices, as_json=as_json)
+    return _report(context, f"{written_key(found)} is set in {{}}.", notices, as_json=as_json)
 
 
 @command.command("unset")
@@ -275,16 +268,16 @@ def set_(context: click.Context, key: str, value: str, as_json: bool) -> int:
 @json_option()
 @shared_options
 def unset(context: click.Context, key: str, as_json: bool) -> int:
-    """Take KEY out of the settings file, so that its default holds."""
-    from nacre.cli.setup.config.changing import unset as taken_out
+    """Remove KEY from the settings file, so that its default applies."""
+    from nacre.cli.setup.config.changing import unset as unset_key
 
     file = _file(context)
     found = key_of(key, file.raw)
     if at(file.raw, found) is None:
-        told = f"{written_key(found)} does not stand in {{}}."
-        return _told(context, told, (), as_json=as_json, is_changed=False)
-    notices = taken_out(file.path, file.environment, found)
-    return _told(context, f"{written_key(found)} is out of {{}}.", notices, as_json=as_json)
+        sentence = f"{written_key(found)} is not in {{}}."
+        return _report(context, sentence, (), as_json=as_json, is_changed=False)
+    notices = unset_key(file.path, file.environment, found)
+    return _report(context, f"{written_key(found)} is removed from {{}}.", notices, as_json=as_json)
 
 
 @command.command("explain")
@@ -292,22 +285,22 @@ def unset(context: click.Context, key: str, as_json: bool) -> int:
 @json_option()
 @shared_options
 def explain(context: click.Context, key: str, as_json: bool) -> int:
-    """Say what KEY is for, what holds, and where that comes from."""
+    """Show the meaning, the value and the origin of KEY."""
     invocation, file = begin(context), _file(context)
     found = key_of(key, file.raw)
-    told = explained(found, invocation.config, text=file.text, raw=file.raw, file=file.path)
+    facts = explain_key(found, invocation.config, text=file.text, raw=file.raw, file=file.path)
     if as_json:
-        return print_json(told)
-    invocation.say(f"{told['key']} = {json.dumps(told['value'], ensure_ascii=False)}")
-    invocation.say(f"  from     {told['from'].replace(str(file.path), invocation.short(file.path))}")
-    invocation.say(f"  default  {json.dumps(told['default'], ensure_ascii=False)}")
-    if told["type"]:
-        invocation.say(f"  type     {told['type']}")
-    invocation.say(f"  counts   {told['counts']}")
-    if told["meaning"]:
-        invocation.say("", told["meaning"])
-    for name, meaning in told["below"].items():
-        invocation.say("", f"{told['key']}.{name}: {meaning}")
+        return print_json(facts)
+    invocation.say(f"{facts['key']} = {json.dumps(facts['value'], ensure_ascii=False)}")
+    invocation.say(f"  from     {facts['from'].replace(str(file.path), invocation.short(file.path))}")
+    invocation.say(f"  default  {json.dumps(facts['default'], ensure_ascii=False)}")
+    if facts["type"]:
+        invocation.say(f"  type     {facts['type']}")
+    invocation.say(f"  counts   {facts['counts']}")
+    if facts["meaning"]:
+        invocation.say("", facts["meaning"])
+    for name, meaning in facts["below"].items():
+        invocation.say("", f"{facts['key']}.{name}: {meaning}")
     return 0
 
 
@@ -315,9 +308,9 @@ def explain(context: click.Context, key: str, as_json: bool) -> int:
 @json_option()
 @shared_options
 def check(context: click.Context, as_json: bool) -> int:
-    """Say whether Nacre can start with these settings, what it would leave out, and what it does not read.
+    """Check whether Nacre can start with the settings, what it would leave out, and what it does not read.
 
-    Exit code 0 when all of it can be used, 1 when a part is left out, 2 when Nacre cannot start.
+    The exit code is 0 if everything can be used, 1 if a part is left out, 2 if Nacre cannot start.
     """
     from nacre.runtime.contracts.errors import ConfigError
 
@@ -334,8 +327,8 @@ def check(context: click.Context, as_json: bool) -> int:
     if as_json:
         print_json({"ok": not left_out, "problem": " ".join(left_out) or None, "notices": list(notices)})
         return 1 if left_out else 0
-    told = "{} can be used, but not all of it." if left_out else "{} can be used."
-    _told(context, told if file.text else "{} is not there; all defaults hold.", notices)
+    sentence = "{} can be used, but not all of it." if left_out else "{} can be used."
+    _report(context, sentence if file.text else "{} does not exist; all defaults apply.", notices)
     return 1 if left_out else 0
 
 
@@ -352,26 +345,26 @@ def edit(context: click.Context) -> int:
     """Open the settings in $VISUAL or $EDITOR, and check them before they count.
 
     Without a file it begins with a commented example. What Nacre could not start with is not
-    written: it can be edited again, or is kept beside the file.
+    written: it can be edit_file again, or is kept beside the file.
     """
-    from nacre.cli.setup.config.changing import edited
+    from nacre.cli.setup.config.changing import edit_file
 
     file = _file(context)
-    notices = edited(file.path, file.environment)
+    notices = edit_file(file.path, file.environment)
     if notices is None:
-        return _told(context, "Nothing was changed in {}.", ())
-    return _told(context, "{} is written.", notices)
+        return _report(context, "Nothing was changed in {}.", ())
+    return _report(context, "{} is written.", notices)
 
 
 @command.command("path")
 @shared_options
 def path(context: click.Context) -> int:
-    """Print where the settings file is."""
+    """Print the path of the settings file."""
     click.echo(_file(context).path)
     return 0
 
 
-def _told(
+def _report(
     context: click.Context,
     sentence: str,
     notices: tuple[str, ...],
@@ -394,15 +387,15 @@ _VARIABLES: Mapping[Key, str] = {
     ("agents", "defaults", "workspace"): WORKSPACE_VARIABLE,
     ("storage", "url"): DATABASE_VARIABLE,
 }
-"""The keys that a variable of the environment goes before."""
+"""The keys over which a variable of the environment takes precedence."""
 
 
-def explained(key: Key, config: Config, *, text: str, raw: Mapping[str, Any], file: Path) -> dict[str, Any]:
+def explain_key(key: Key, config: Config, *, text: str, raw: Mapping[str, Any], file: Path) -> dict[str, Any]:
     """The facts about a key: `key`, `value`, `default`, `type` (in words), `from` (a sentence), `counts`
     (when a change takes effect), `meaning`; for a section also `below`, the meanings of its keys.
     Secrets are hidden.
 
-    `text` and `raw` are the file's text and its values, `config` what one agent has of them.
+    `text` and `raw` are the file's text and values, `config` is the resulting one of an agent.
 
     Raises:
         ConfigError: there is no such setting.
@@ -429,7 +422,7 @@ def value_of(key: Key, config: Config, raw: Mapping[str, Any]) -> Any:
     Raises:
         ConfigError: there is no such setting.
     """
-    return explained(key, config, text="", raw=raw, file=Path())["value"]
+    return explain_key(key, config, text="", raw=raw, file=Path())["value"]
 
 
 def _holding(
@@ -438,7 +431,9 @@ def _holding(
     variable = _VARIABLES.get(key, "")
     if variable and (value := config.environment.get(variable, "").strip()):
         return value, f"the environment variable {variable}"
-    own = ("agents", "list", _place(config, raw), *key[2:])
+    ids = [str(entry.get("id", "")).strip().lower() for entry in at(raw, ("agents", "list")) or ()]
+    place = ids.index(config.agent_id) if config.agent_id in ids else -1
+    own = ("agents", "list", place, *key[2:])
     if key[:2] == ("agents", "defaults") and at(raw, own) is not None:
         return at(plain(config.settings), key), f"{_line(text, own, file)}, for agent {config.agent_id!r}"
     written = at(raw, key)
@@ -451,25 +446,19 @@ def _holding(
 
 def _counts(key: Key) -> str:
     name = ".".join(str(step) for step in (("agents", "defaults", *key[3:]) if key[:2] == _ENTRY else key))
-    if counts_at_next_turn(name):
+    if is_applied_at_next_turn(name):
         return "at the next turn"
-    return "in nacre serve within seconds" if is_taken_over_by_serve(name) else "at the next start"
+    return "in nacre serve within seconds" if is_applied_by_serve(name) else "at the next start"
 
 
 def _below(above: Field) -> dict[str, str]:
-    section, told = above.below, dict[str, str]()
+    section, meanings = above.below, dict[str, str]()
     if section is not None:
         for name, info in section.model_fields.items():
             written = written_name(section, name)
             field = Field(section=section, name=written, info=info, below=section_below(info.annotation))
-            told[written] = without_links(meaning_of(field)) or "see the keys below it"
-    return told
-
-
-def _place(config: Config, raw: Mapping[str, Any]) -> int:
-    entries = at(raw, ("agents", "list")) or ()
-    ids = [str(entry.get("id", "")).strip().lower() for entry in entries]
-    return ids.index(config.agent_id) if config.agent_id in ids else -1
+            meanings[written] = without_links(meaning_of(field)) or "see the keys below it"
+    return meanings
 
 
 def _line(text: str, key: Key, file: Path) -> str:
@@ -485,10 +474,18 @@ def _line(text: str, key: Key, file: Path) -> str:
 
 
 def parts_left_out(config: Config) -> tuple[str, ...]:
-    """A sentence for each channel, extension, memory engine or other part that cannot be used, and why."""
-    return tuple(
-        dict.fromkeys((*config.left_out, *_extensions(config), *_backend(config), *_channels(config)))
-    )
+    """A sentence for each channel, extension or other part that cannot be used."""
+    from nacre.runtime.extensions.loading import load_backend
+
+    backend, problems = load_backend(config.settings)
+    found = [*config.left_out, *_extensions(config), *problems]
+    if backend is not None and (problem := backend.problem(config)):
+        found.append(problem)
+    if config.settings.channels:
+        from nacre.bridges.channels.configured import configured_accounts
+
+        found += configured_accounts(config.settings, state_dir=config.state_dir, home=config.home).problems
+    return tuple(dict.fromkeys(found))
 
 
 def _extensions(config: Config) -> Iterator[str]:
@@ -521,19 +518,3 @@ def _extensions(config: Config) -> Iterator[str]:
                 problem = str(error)
             if problem:
                 yield f"plugins.slots.memory is {name!r}. {problem}"
-
-
-def _backend(config: Config) -> Iterator[str]:
-    from nacre.runtime.extensions.loading import load_backend
-
-    backend, problems = load_backend(config.settings)
-    yield from problems
-    if backend is not None and (problem := backend.problem(config)):
-        yield problem
-
-
-def _channels(config: Config) -> Iterator[str]:
-    if config.settings.channels:
-        from nacre.bridges.channels.configured import configured_accounts
-
-        yield from configured_accounts(config.settings, state_dir=config.state_dir, home=config.home).problems

@@ -1,4 +1,4 @@
-"""Files that go along with a message: named by `@path` in its words, or dropped on the terminal."""
+"""Files that are attached to a message: named by `@path` in it, or dropped on the terminal."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SENTENCE_ENDS = ".,;:!?)"
 
 
 class FileNotSent(Exception):
-    """A file cannot go along with a message; the text is a sentence for the owner."""
+    """A file cannot be attached; the text is a sentence for the owner."""
 
 
 def mentioned_files(text: str) -> tuple[Attachment, ...]:
-    """The files that a message names by `@path` or `@"path"`, each once; any other `@word` is a word.
+    """The files that a message names by `@path` or `@"path"`, each once.
 
     Raises:
         FileNotSent: one of them cannot be read, or is too large.
@@ -38,20 +38,20 @@ def mentioned_files(text: str) -> tuple[Attachment, ...]:
 
 
 def attachment(file: BinaryIO) -> Attachment:
-    """An open file as it is sent.
+    """An open file as an attachment.
 
     Raises:
         FileNotSent: it is too large.
     """
     path, data = PurePath(file.name), file.read(MAX_FILE_BYTES + 1)
     if len(data) > MAX_FILE_BYTES:
-        raise FileNotSent(f"{path} has more than {MAX_FILE_BYTES} bytes, which is the most that is sent.")
+        raise FileNotSent(f"{path} has more than {MAX_FILE_BYTES} bytes, the maximum.")
     kind = guess_type(path.name)[0] or "application/octet-stream"
     return Attachment(name=path.name, mime_type=kind, data=data)
 
 
 def dropped_files(pasted: str) -> str:
-    """The mentions of files that a terminal pasted when they were dropped on it; empty for other text.
+    """Mentions of files whose paths a terminal pasted because they were dropped on it; empty for other text.
 
     Terminals paste absolute paths, quoted or escaped as for a shell.
     """
@@ -66,7 +66,7 @@ def dropped_files(pasted: str) -> str:
 
 
 def _file(named: str) -> Path | None:
-    """The file of a mention; a sign that ends a sentence may follow its name."""
+    """The file of a mention, which may end with punctuation."""
     for name in dict.fromkeys((named, named.rstrip(_SENTENCE_ENDS))):
         try:
             path = Path(name).expanduser()

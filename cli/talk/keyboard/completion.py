@@ -25,7 +25,7 @@ class Known:
 
 
 class MessageCompleter(Completer):
-    """Completes what stands before the cursor. `folder` is where relative paths begin."""
+    """Completes the text before the cursor. Relative paths begin in `folder`."""
 
     def __init__(self, known: Known, folder: Path) -> None:
         self._known = known
@@ -52,7 +52,7 @@ def _beginning_with(typed: str, words: Mapping[str, str]) -> list[Completion]:
 
 
 def _files(typed: str, folder: Path, typed_chars: int) -> list[Completion]:
-    """The files and folders whose path begins so. Hidden ones only once their dot is typed."""
+    """The files and folders whose path begins with `typed`; hidden ones only if it has their dot."""
     above, name = os.path.split(typed)
     try:
         with os.scandir(folder / Path(above).expanduser()) as entries:

@@ -1,7 +1,7 @@
 """The input area: a status line, below it the line to edit, and a menu.
 
-Enter sends, Alt-Enter or a backslash before Enter starts a new line, a paste keeps its lines. What was typed
-stays in a history file that only the owner can read.
+Enter sends, Alt-Enter or a backslash before Enter starts a new line, a paste keeps its lines. Messages are
+kept in a history file that only the owner can read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SIGN = re.compile(r"\[paste (\d+): [^\]\n]*\]")
 
 
 class Pastes:
-    """The large pastes of one chat. Two of the same text have the same sign."""
+    """The large pastes of a chat, each with a placeholder."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
@@ -53,7 +53,7 @@ class Pastes:
         return f"[paste {self._texts.index(text) + 1}: {size}]"
 
     def whole(self, typed: str) -> str:
-        """A message with the pastes in the places of their signs; a sign that nobody made stays as it is."""
+        """A message with the pastes in place of their placeholders."""
 
         def paste(match: re.Match[str]) -> str:
             number = int(match[1])
@@ -63,7 +63,7 @@ class Pastes:
         return _SIGN.sub(paste, typed)
 
 
-_MARK: StyleAndTextTuples = [("bold", "› ")]  # not ">", which begins a Markdown quote in answers
+_MARK: StyleAndTextTuples = [("bold", "› ")]  # not ">", which is a Markdown quote in answers
 _CONTINUATION = "  "
 _MENU_ROWS = 8
 
@@ -71,8 +71,8 @@ _MENU_ROWS = 8
 class Prompt:
     """Reads messages from a terminal.
 
-    `quiet_line` gives a line of at most so many columns, which stands above what is typed until it is sent.
-    `show_details` is what Ctrl-O does.
+    `status_line` returns a line of at most so many columns, which is shown above the input. Ctrl-O calls
+    `show_details`.
     """
 
     def __init__(
@@ -80,12 +80,12 @@ class Prompt:
         history_file: Path,
         known: Known,
         *,
-        is_coloured: bool,
-        quiet_line: Callable[[int], str],
+        is_colored: bool,
+        status_line: Callable[[int], str],
         show_details: Callable[[], None],
     ) -> None:
         self._pastes = Pastes()
-        self._quiet_line = quiet_line
+        self._status_line = status_line
         completer = MessageCompleter(known, Path.cwd())
         self._session: PromptSession[str] = PromptSession(
             message=self._message,
@@ -97,9 +97,9 @@ class Prompt:
             complete_while_typing=Condition(lambda: self._session.default_buffer.text.startswith("/")),
             reserve_space_for_menu=min(_MENU_ROWS, len(known.commands)),
             enable_suspend=True,
-            color_depth=None if is_coloured else ColorDepth.MONOCHROME,
+            color_depth=None if is_colored else ColorDepth.MONOCHROME,
         )
-        # A signal tells when the terminal's size changes; looking at it would wake the processor.
+        # A signal reports a change of the size; polling would wake the processor.
         self._session.app.terminal_size_polling_interval = None
         self._question: PromptSession[str] | None = None
         self._is_left = False
@@ -111,7 +111,7 @@ class Prompt:
             EOFError: Ctrl-D on an empty line, or `leave` was called.
             KeyboardInterrupt: Ctrl-C; `was_empty` says whether anything had been typed.
         """
-        # The handler of Ctrl-C that the chat has stays where it is; here Ctrl-C is a key.
+        # Ctrl-C is a key here, and the chat keeps its own handler for it.
         typed = await self._session.prompt_async(
             set_exception_handler=False, handle_sigint=False, pre_run=self._end_if_left
         )
@@ -120,7 +120,7 @@ class Prompt:
     async def ask(self, question: str) -> str:
         """The answer to a question, of one line. It can be cancelled.
 
-        What was typed before the question showed is thrown away: nobody agrees to what they have not read.
+        Earlier typed keys are dropped, so that nobody agrees to a question that they have not read.
 
         Raises:
             EOFError: Ctrl-D on an empty line.
@@ -133,7 +133,7 @@ class Prompt:
         return await self._question.prompt_async(question, set_exception_handler=False, handle_sigint=False)
 
     def leave(self) -> None:
-        """Ends the present `read`, or else the next one, with `EOFError`."""
+        """Ends the current or the next `read` with `EOFError`."""
         self._is_left = True
         self._end_if_left()
 
@@ -142,26 +142,26 @@ class Prompt:
             self._session.app.exit(exception=EOFError())
 
     def redraw(self) -> None:
-        """Draws the quiet line anew, if somebody is asked just now."""
+        """Draws the status line again, if the prompt is shown."""
         self._session.app.invalidate()
 
     def _message(self) -> StyleAndTextTuples:
         app = self._session.app
-        line = "" if app.is_done else self._quiet_line(app.output.get_size().columns - 1)
+        line = "" if app.is_done else self._status_line(app.output.get_size().columns - 1)
         return [("ansibrightblack", f"{line}\n"), *_MARK] if line else _MARK
 
     @property
     def was_empty(self) -> bool:
-        """Whether the line that was left last had nothing on it."""
+        """Whether the last line was empty."""
         return not self._session.default_buffer.text
 
 
 @contextlib.contextmanager
-def keyboard_held_back() -> Iterator[None]:
-    """While this is open, keys that are pressed between two prompts do not show, and wait for the next.
+def keys_held_back() -> Iterator[None]:
+    """In this block, keys that are pressed between two prompts are not shown, and wait for the next one.
 
-    Ctrl-C still interrupts, and throws away nothing that was typed before it. Line editing by the kernel is
-    off: it would swallow a Ctrl-D.
+    Ctrl-C still interrupts, and drops no keys that were typed before it. Line editing by the kernel is off,
+    because it would swallow a Ctrl-D.
     """
     off = termios.ECHO | termios.ICANON
     with _terminal_modes(lambda iflag, lflag: (iflag & ~termios.ICRNL, lflag & ~off | termios.NOFLSH)):
@@ -170,7 +170,7 @@ def keyboard_held_back() -> Iterator[None]:
 
 @contextlib.contextmanager
 def keyboard_lent() -> Iterator[None]:
-    """While this is open, another program has the keyboard, with line editing by the kernel."""
+    """In this block, another program has the keyboard, with line editing by the kernel."""
     on = termios.ECHO | termios.ICANON
     with _terminal_modes(lambda iflag, lflag: (iflag | termios.ICRNL, lflag & ~termios.NOFLSH | on)):
         yield
@@ -222,7 +222,7 @@ def _bindings(completer: MessageCompleter, pastes: Pastes, show_details: Callabl
         buffer = event.current_buffer
         fitting = completer.get_completions(buffer.document)
         if len(fitting) == 1:
-            # At once: the menu comes a moment later, which a fast typist does not wait for.
+            # At once, because the menu appears too late for fast typists.
             buffer.apply_completion(fitting[0])
         elif fitting:
             buffer.start_completion(insert_common_part=True)
@@ -231,7 +231,7 @@ def _bindings(completer: MessageCompleter, pastes: Pastes, show_details: Callabl
 
 
 class OwnerHistory(FileHistory):
-    """A history file with mode 0600, with pastes whole; one that cannot be written is done without."""
+    """A history file with mode 0600 and complete pastes. If it cannot be written, there is none."""
 
     def __init__(self, file: Path, pastes: Pastes) -> None:
         super().__init__(file)

@@ -159,7 +159,7 @@ def test_commands_say_when_the_agent_has_another_memory(home: Path) -> None:
 
     for run in (status, found):
         assert run.returncode == 0
-        assert "plugins.slots.memory is 'none', so the agent does not look into this index" in run.stderr
+        assert "plugins.slots.memory is 'none', so the agent does not search this index" in run.stderr
 
 
 def test_a_terminal_gets_a_bar_that_goes_away(home: Path) -> None:

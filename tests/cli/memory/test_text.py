@@ -125,8 +125,8 @@ async def test_what_is_superseded_is_said_to_people_scripts_and_the_model(tmp_pa
     report = await engine.search("wifi password")
     await engine.close()
 
-    (line,) = [line for line in search_lines(report, {}) if "not so any more" in line]
-    assert line.strip() == "line 1 is not so any more: memory/2026-02-10.md#L1"
+    (line,) = [line for line in search_lines(report, {}) if "is out of date" in line]
+    assert line.strip() == "line 1 is out of date: see memory/2026-02-10.md#L1"
     marks = [{"line": 1, "by": "memory/2026-02-10.md#L1"}]
     for told in (
         search_json(report, {}),

@@ -111,7 +111,7 @@ def test_what_has_no_source_and_what_is_no_place(tmp_path: Path) -> None:
     assert "written by hand" in run_nacre(tmp_path, "memory", "why", "MEMORY.md#L1").stdout
     missing = run_nacre(tmp_path, "memory", "why", "MEMORY.md#L9")
     assert (missing.returncode, missing.stderr.strip()) == (1, "There is no line 9 in MEMORY.md.")
-    assert "names no line" in run_nacre(tmp_path, "memory", "why", "MEMORY.md").stderr
+    assert "does not name a line" in run_nacre(tmp_path, "memory", "why", "MEMORY.md").stderr
 
 
 def test_a_place_has_readers() -> None:

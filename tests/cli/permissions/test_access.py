@@ -26,7 +26,7 @@ def _ask(home: Path, name: str, code: str) -> None:
 def test_people_are_let_in_refused_and_sent_away(tmp_path: Path) -> None:
     """The list follows each step, and a program without a terminal lets nobody in."""
     (tmp_path / ".nacre").mkdir()
-    assert run_here(tmp_path, "admin", "access").stdout.startswith("Nobody asks")
+    assert run_here(tmp_path, "admin", "access").stdout.startswith("Nobody has access")
     _ask(tmp_path, "ann", "aaaa1111")
     _ask(tmp_path, "bob", "bbbb2222")
     assert "AAAA1111  line:ann asks since" in run_here(tmp_path, "admin", "access", "list").stdout
@@ -44,7 +44,7 @@ def test_people_are_let_in_refused_and_sent_away(tmp_path: Path) -> None:
     assert lists["asking"] == []
     assert [(each["id"], each["role"]) for each in lists["known"]] == [("ann", "owner")]
     assert run_here(tmp_path, "admin", "access", "revoke", "line", "ann").stdout.startswith(
-        "Taken back: line:ann."
+        "Revoked: line:ann."
     )
     assert run_here(tmp_path, "admin", "access", "revoke", "line", "ann").returncode == 1
-    assert run_here(tmp_path, "admin", "access").stdout.startswith("Nobody asks")
+    assert run_here(tmp_path, "admin", "access").stdout.startswith("Nobody has access")

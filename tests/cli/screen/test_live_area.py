@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyte
 from hypothesis import given, settings, strategies as st
 
-from nacre.cli.screen.screen import repainted, taken_back
+from nacre.cli.screen.screen import cleared, repaint
 
 COLUMNS, ROWS = 10, 50
 AREA = st.lists(st.sampled_from(["", "a", "boat", "船の名", "0123456789"]), max_size=6)
@@ -27,19 +27,19 @@ def test_only_the_last_drawing_is_seen(areas: list[list[str]]) -> None:
     written, area = ["before\n"], [""]
     for lines in areas:
         new = lines or [""]
-        written.append(repainted(area, new, COLUMNS))
+        written.append(repaint(area, new, COLUMNS))
         area = new
     assert shown(*written)[: len(area) + 2] == ["before", *area, ""]
 
 
 def test_lines_that_stay_are_not_written_again() -> None:
     """What did not change is not touched, so that it cannot flicker."""
-    assert repainted(["one", "two"], ["one", "two", "three"], COLUMNS) == "\nthree"
-    assert repainted(["one", "two"], ["one", "2"], COLUMNS) == "\r\x1b[K2"
-    assert repainted(["one", "two"], ["one", "two"], COLUMNS) == ""
+    assert repaint(["one", "two"], ["one", "two", "three"], COLUMNS) == "\nthree"
+    assert repaint(["one", "two"], ["one", "2"], COLUMNS) == "\r\x1b[K2"
+    assert repaint(["one", "two"], ["one", "two"], COLUMNS) == ""
 
 
 def test_a_narrower_screen_has_more_rows_to_clear() -> None:
     """Lines that a terminal broke when its width changed go whole."""
-    assert taken_back(["0123456789", "船の名"], 5) == "\x1b[3A\r\x1b[J"
-    assert taken_back(["\x1b[2m0123456789\x1b[0m"], 10) == "\r\x1b[K"
+    assert cleared(["0123456789", "船の名"], 5) == "\x1b[3A\r\x1b[J"
+    assert cleared(["\x1b[2m0123456789\x1b[0m"], 10) == "\r\x1b[K"

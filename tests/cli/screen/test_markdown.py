@@ -42,12 +42,12 @@ def words(lines: list[str]) -> list[str]:
 )
 def test_what_markdown_looks_like(text: str, lines: list[str]) -> None:
     """Lines stay lines, addresses are seen, HTML and references are text, what reorders words is a sign."""
-    assert words(markdown_lines(text, 40, is_coloured=True)) == lines
+    assert words(markdown_lines(text, 40, is_colored=True)) == lines
 
 
 def test_without_colours_only_the_weight_differs() -> None:
     """Bold stays bold; no colour is sent, also not for code."""
-    drawn = "\n".join(markdown_lines("**bold** `code`\n\n```py\nx = 1\n```", 40, is_coloured=False))
+    drawn = "\n".join(markdown_lines("**bold** `code`\n\n```py\nx = 1\n```", 40, is_colored=False))
     assert set(STYLE.findall(drawn)) <= {"\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[3m"}
     assert "\x1b[1mbold" in drawn
 
@@ -63,19 +63,19 @@ def test_half_a_line_changes_nothing_before_it() -> None:
 def test_a_stream_looks_like_the_whole(pieces: list[str]) -> None:
     """Painted after each piece, an answer stands there as if drawn once; it fits and drives nothing."""
     painted, whole = io.StringIO(), io.StringIO()
-    often = StreamedMarkdown(Screen(painted, is_live=True, is_coloured=True))
+    often = StreamedMarkdown(Screen(painted, is_live=True, is_colored=True))
     for piece in pieces:
         often.feed(piece)
         often.paint()
     often.end()
-    once = StreamedMarkdown(Screen(whole, is_live=True, is_coloured=True))
+    once = StreamedMarkdown(Screen(whole, is_live=True, is_colored=True))
     once.feed("".join(pieces))
     once.end()
 
     assert _scrolled(painted.getvalue()) == _scrolled(whole.getvalue())
     assert "\x1b[2J" not in painted.getvalue()
     for block in markdown_blocks(plain("".join(pieces))):
-        assert all(cell_width(line) <= 20 for line in words(markdown_lines(block, 20, is_coloured=True)))
+        assert all(cell_width(line) <= 20 for line in words(markdown_lines(block, 20, is_colored=True)))
 
 
 def _scrolled(written: str) -> list[str]:

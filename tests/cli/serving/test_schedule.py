@@ -36,7 +36,7 @@ def test_a_job_of_the_terminal_is_told_in_the_owners_chat(tmp_path: Path) -> Non
             assert process.wait(WAIT_SECONDS) == 0
 
     assert early.returncode == 1
-    assert "write to it in private in a chat of `nacre serve` once" in early.stderr
+    assert "Write to it in private in a chat of `nacre serve` once" in early.stderr
     assert made.returncode == 0, made.stderr
     assert "(0 9 * * *), in the direct chat n of line: Tell me the news" in made.stdout
     assert [(job["cron"], job["channel"], job["chatId"]) for job in jobs] == [("0 9 * * *", "line", "n")]

@@ -134,7 +134,7 @@ def test_a_session_is_exported(home: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
     assert written.stdout.startswith(f"Wrote session {session_id} to ")
     assert again.returncode == 1
-    assert f"{file} is there already and was not overwritten. Name a file" in again.stderr
+    assert f"{file} exists and was not overwritten. Name a new file." in again.stderr
     assert user_texts(file) == ["What files are there?"]
 
 
@@ -244,7 +244,7 @@ def test_an_empty_state_folder_is_answered(tmp_path: Path) -> None:
     shown = run_here(tmp_path, "sessions", "show", "main")
 
     assert (listed.returncode, shown.returncode) == (0, 1)
-    assert listed.stdout == "There are no sessions yet. `nacre chat` begins one.\n"
+    assert listed.stdout == "There are no sessions yet. `nacre chat` starts one.\n"
     assert "There is no session 'main'." in shown.stderr
     assert not (tmp_path / ".nacre" / "agents").exists()
 

@@ -144,7 +144,7 @@ def test_a_session_is_told_with_its_branches() -> None:
     assert "Name:          Boats" in lines
     assert "Replies go to: telegram 7" in lines
     assert "Earlier:       aaaabbbb, ccccdddd" in lines
-    assert "History:       5 messages, 2 more on branches that were left · 1 compaction" in lines
+    assert "History:       5 messages, 2 more on abandoned branches · 1 compaction" in lines
     shown = lines[lines.index("") + 1 :]
     assert shown == [
         "[2026-03-01 12:00] User: look at\x1b[31m this\n[1 image]",
@@ -163,7 +163,7 @@ def test_where_history_was_summarized_is_marked() -> None:
     ]
     lines = show_lines(session(), transcript(*branch), last=9, now=NOW, main_key="main", short=str)
 
-    assert any(line.startswith("--- compaction: what was said before was summarized") for line in lines)
+    assert any(line.startswith("--- compaction: earlier messages were summarized") for line in lines)
     assert lines[-1] == "--- went back to here from another branch ---"
     none = show_lines(session(), transcript(*branch), last=0, now=NOW, main_key="main", short=str)
     assert "" not in none
@@ -187,9 +187,9 @@ def test_an_exported_document_is_whole() -> None:
     text = exported("markdown", session(), transcript(*talk(), note, hidden), UTC).decode()
 
     assert text.startswith(
-        "# Session\n\n- Session: 3f2a91c4-aaaa\n- Key: agent:main:main\n- Begun: 2026-03-01 09:00\n"
+        "# Session\n\n- Session: 3f2a91c4-aaaa\n- Key: agent:main:main\n- Started: 2026-03-01 09:00\n"
     )
-    assert "## Summary of what came before · 2026-03-01 09:00\n\nEarly things.\n" in text
+    assert "## Summary of earlier messages · 2026-03-01 09:00\n\nEarly things.\n" in text
     assert "look at\x1b[31m this\n\n*An image, image/png*\n" in text
     assert "**Result of read, failed**\n\n`````\nno such file ````\n`````\n" in text
     assert "*Broke off: no connection*" in text

@@ -118,7 +118,7 @@ def test_a_model_without_a_price_is_not_free(tmp_path: Path) -> None:
         "openai/house-made": None,
     }
     assert (models["total"]["costUsd"], models["total"]["unpricedCalls"]) == (pytest.approx(REPLY_USD), 1)
-    assert "of which no price is known: openai/house-made." in shown
+    assert "without a known price: openai/house-made." in shown
 
 
 def test_the_cap_keeps_what_is_left_for_replies_and_then_stops_them(tmp_path: Path) -> None:

@@ -211,6 +211,20 @@ def test_two_versions_of_a_note_are_told(tmp_path: Path, name: str, text: str) -
     assert name in found["index"][0]["text"]
 
 
+def test_notes_that_are_not_indexed_are_named(tmp_path: Path) -> None:
+    """A link is not followed, and a conflict copy of MEMORY.md is not a note; search finds neither."""
+    workspace = _noted(tmp_path) / "workspace"
+    (workspace / "memory" / "linked.md").symlink_to(tmp_path / "elsewhere.md")
+
+    code, found = _findings(tmp_path)
+
+    assert (code, found["index"][0]["state"]) == (0, "note")
+    assert "linked.md (a symbolic link" in found["index"][0]["text"]
+
+    (workspace / "MEMORY.sync-conflict-20261130-101010-ABCDEFG.md").write_text("To Horta.")
+    assert "MEMORY.sync-conflict" in _findings(tmp_path)[1]["index"][0]["text"]
+
+
 def test_what_helps_an_index_is_said_by_its_problem_alone(tmp_path: Path) -> None:
     """Another program's database is to be moved away; an index that finds no room on the disk is not."""
     index = next((_noted(tmp_path) / "memory").glob("*.sqlite"))

@@ -71,12 +71,12 @@ def test_four_questions_set_up_a_model_with_its_key(tmp_path: Path, nobody: dict
             terminal.type("openai/gpt-5-mini\r")
             terminal.wait_for("set it later): ")
             terminal.type("sk-bees\r")
-            terminal.wait_for("It is kept in ~/.nacre/.env, which only you can read.")
+            terminal.wait_for("It is stored in ~/.nacre/.env, which only you can read.")
             terminal.wait_for("openai/gpt-5-mini answered in")
             terminal.wait_for("1100 tokens, $0.000450")
             terminal.wait_for("Keep it (k)")
             terminal.type("k\r")
-            terminal.wait_for("Reach it by Telegram too")
+            terminal.wait_for("Also reach it by Telegram")
             terminal.type("n\r")
             terminal.wait_for("Model      openai/gpt-5-mini")
             assert terminal.exit_code() == 0
@@ -105,11 +105,11 @@ def test_what_a_model_says_when_it_does_not_answer_leads_back_to_the_question(
             terminal.wait_for("the environment, as now (OPENAI_API_KEY)")
             terminal.type("\r")
             terminal.wait_for("openai/gpt-5-mini did not answer: ")
-            terminal.wait_for("all the same")
+            terminal.wait_for("anyway")
             terminal.type("\r")
             terminal.wait_for("Which model")
             terminal.type("0\r")
-            terminal.wait_for("Reach it by Telegram too")
+            terminal.wait_for("Also reach it by Telegram")
             terminal.type("\r")
             terminal.wait_for("Model      none yet")
             assert terminal.exit_code() == 0
@@ -140,7 +140,7 @@ def test_a_server_of_the_owners_with_a_fallback_and_telegram(tmp_path: Path, nob
             terminal.wait_for("refused the key.")
             terminal.wait_for("blank to go back): ")
             terminal.type("sk-desk\r")
-            terminal.wait_for("It is kept in ~/.nacre/.env, which only you can read.")
+            terminal.wait_for("It is stored in ~/.nacre/.env, which only you can read.")
             terminal.wait_for("1  qwen3  (32,768 tokens)")
             terminal.type("qwen\r")
             terminal.wait_for("desk/qwen3 answered in")
@@ -156,9 +156,9 @@ def test_a_server_of_the_owners_with_a_fallback_and_telegram(tmp_path: Path, nob
             terminal.type("\r")
             terminal.wait_for("spare/small answered in")
             terminal.type("k\r")
-            terminal.wait_for("Reach it by Telegram too")
+            terminal.wait_for("Also reach it by Telegram")
             terminal.type("y\r")
-            terminal.wait_for("blank to leave it): ")
+            terminal.wait_for("blank for none): ")
             terminal.type("123:abc\r")
             terminal.wait_for("a service that runs `nacre serve`")
             terminal.type("y\r")
@@ -272,7 +272,7 @@ def test_the_model_that_a_run_names_is_tried_and_kept(tmp_path: Path, nobody: di
         with Terminal(tmp_path, "init", *options, **nobody) as terminal:
             up_to_the_model(terminal)
             terminal.wait_for("local/gemma answered in")
-            terminal.wait_for("Reach it by Telegram too")
+            terminal.wait_for("Also reach it by Telegram")
             terminal.type("n\r")
             terminal.wait_for("Model      local/gemma")
             assert terminal.exit_code() == 0
@@ -310,11 +310,11 @@ def test_a_second_run_offers_another_model(tmp_path: Path, nobody: dict[str, str
             terminal.type("sk-bees\r")
             terminal.wait_for("1  qwen3")
             terminal.type("qwen9\r")
-            terminal.wait_for("No model of the list is named so. Try qwen9 all the same")
+            terminal.wait_for("The list has no such model. Try qwen9 anyway")
             terminal.type("y\r")
             terminal.wait_for("local/qwen9 answered in")
             terminal.type("k\r")
-            terminal.wait_for("Reach it by Telegram too")
+            terminal.wait_for("Also reach it by Telegram")
             terminal.type("n\r")
             terminal.wait_for("Model      local/qwen9")
             assert terminal.exit_code() == 0
@@ -331,7 +331,7 @@ def test_a_second_run_offers_another_model(tmp_path: Path, nobody: dict[str, str
             terminal.type("\r")
             terminal.wait_for("local/qwen3 answered in")
             terminal.type("k\r")
-            terminal.wait_for("Reach it by Telegram too")
+            terminal.wait_for("Also reach it by Telegram")
             terminal.type("n\r")
             terminal.wait_for("Model      local/qwen3")
             assert terminal.exit_code() == 0
@@ -357,9 +357,9 @@ def test_a_key_can_be_set_later(tmp_path: Path, nobody: dict[str, str]) -> None:
         terminal.wait_for("openai/gpt-5-mini did not answer: ")
         terminal.wait_for("blank to go back): ")
         terminal.type("\r")
-        terminal.wait_for("all the same")
+        terminal.wait_for("anyway")
         terminal.type("y\r")
-        terminal.wait_for("Reach it by Telegram too")
+        terminal.wait_for("Also reach it by Telegram")
         terminal.type("\r")
         terminal.wait_for("Model      openai/gpt-5-mini")
         assert terminal.exit_code() == 0
@@ -383,19 +383,19 @@ def test_a_refused_key_is_asked_for_anew(tmp_path: Path, nobody: dict[str, str])
             terminal.wait_for("in place of the refused one")
             terminal.wait_for("go back): ")
             terminal.type("\r")
-            terminal.wait_for("all the same")
+            terminal.wait_for("anyway")
             terminal.type("n\r")
             terminal.wait_for("1  OpenAI")
             terminal.type("1\r")
             terminal.wait_for("OpenAI refused the key.")
             terminal.wait_for("go back): ")
             terminal.type("sk-bees\r")
-            terminal.wait_for("It is kept in ~/.nacre/.env")
+            terminal.wait_for("It is stored in ~/.nacre/.env")
             terminal.wait_for("1  gpt-5-mini")
             terminal.type("\r")
             terminal.wait_for("openai/gpt-5-mini answered in")
             terminal.type("k\r")
-            terminal.wait_for("Reach it by Telegram too")
+            terminal.wait_for("Also reach it by Telegram")
             terminal.type("n\r")
             assert terminal.exit_code() == 0
 
@@ -424,7 +424,7 @@ def test_a_server_with_a_key_without_questions(tmp_path: Path, nobody: dict[str,
 def test_a_bot_without_questions_is_told_with_the_next_step(tmp_path: Path, nobody: dict[str, str]) -> None:
     """The token is kept apart, and `nacre serve` is named."""
     run = run_nacre(tmp_path, "init", "--yes", "--telegram-token-from", "BOT", BOT="123:abc", **nobody)
-    assert "The bot's token is kept. `nacre serve` answers there" in run.stderr
+    assert "The bot's token is stored. Run `nacre serve` and write to the bot" in run.stderr
 
 
 def test_an_address_is_a_model_for_one_run(tmp_path: Path, nobody: dict[str, str]) -> None:

@@ -33,7 +33,7 @@ def test_a_conversation_in_a_terminal(tmp_path: Path) -> None:
         terminal.wait_for("🧵 Session: agent:main:main")
         terminal.wait_for("›")
         terminal.type("\x03")
-        terminal.wait_for("Ctrl-C again, Ctrl-D or /quit leaves.")
+        terminal.wait_for("Press Ctrl-C again, or use Ctrl-D or /quit, to leave.")
         terminal.type("\x03")
         assert terminal.exit_code() == 0
     history = tmp_path / ".nacre/chat_history"

@@ -48,10 +48,10 @@ def ended(call_id: str, summary: str, *, is_error: bool = False) -> ToolEnded:
     return ToolEnded(call_id=call_id, tool_name="memory_search", is_error=is_error, summary=summary)
 
 
-def raw(*events: Event, is_live: bool = False, is_coloured: bool = False) -> str:
+def raw(*events: Event, is_live: bool = False, is_colored: bool = False) -> str:
     """The bytes that a turn of these events sends."""
     stream = io.StringIO()
-    view = TurnView(Screen(stream, is_live=is_live, is_coloured=is_coloured), lambda: 0.0)
+    view = TurnView(Screen(stream, is_live=is_live, is_colored=is_colored), lambda: 0.0)
     for event in events:
         view.show(event)
     view.close()
@@ -142,7 +142,7 @@ def test_a_running_tool_is_one_line_that_goes_away() -> None:
             ),
             "· history was not compacted: Too short.",
         ),
-        (AnswerDiscarded(problem="Line broke."), "· the answer broke off and comes anew: Line broke."),
+        (AnswerDiscarded(problem="Line broke."), "· the answer broke off and starts again: Line broke."),
         (
             FallbackAnswered(model_name="b/two", first_model_name="a/one", problem="Busy."),
             "· answered by b/two: Busy.",
@@ -186,9 +186,7 @@ def test_what_the_owner_asked_for_is_said_once() -> None:
 
 def test_a_failure_is_a_sentence_in_red() -> None:
     """An error is said in its own words, in red, without a trace."""
-    shown = raw(
-        TurnFailed(error=ModelAuthError("The key was refused. Set OPENAI_API_KEY.")), is_coloured=True
-    )
+    shown = raw(TurnFailed(error=ModelAuthError("The key was refused. Set OPENAI_API_KEY.")), is_colored=True)
     assert shown == "\x1b[31mThe key was refused. Set OPENAI_API_KEY.\x1b[0m\n"
 
 

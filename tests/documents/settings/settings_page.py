@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from nacre.cli.setup.config.commands import kind_of, meaning_of
-from nacre.runtime.settings.changes import counts_at_next_turn
+from nacre.runtime.settings.changes import is_applied_at_next_turn
 from nacre.runtime.settings.keys import Field, field_of, key_of
 from nacre.runtime.settings.settings import Settings
 from tests.documents.settings.settings_keys import settings_keys
@@ -74,7 +74,7 @@ def _field(key: str) -> Field:
 def _words(key: str, field: Field) -> str:
     words = " ".join(meaning_of(field).split()).replace("](settings.md#", "](#")
     assert words, f"{key} has no words below its field"
-    return f"{words} *Next turn.*" if counts_at_next_turn(key) else words
+    return f"{words} *Next turn.*" if is_applied_at_next_turn(key) else words
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ def test_a_text_stays_a_text(tmp_path: Path, file: Path) -> None:
         ("agents.defaults.tools", "[1]", "agents.defaults.tools: an object {…} belongs here"),
         ("agents.list[1].id", "../home", "cannot name an agent"),
         ("agents.defaults.workspace", "${NOT_THERE}", "NOT_THERE, which is not set"),
-        ("agents..x", "1", "is no key"),
+        ("agents..x", "1", "is not a key"),
         (
             "agents.defaults.userTimezone",
             "Mars/Base",
