@@ -16,10 +16,11 @@ from hypothesis import settings
 from nacre.memory.embedders.e5 import loaded_model
 from nacre.memory.embedders.e5_model import E5Model
 from tests.isolation import isolate, refuse_base_folder
+from tests.libraries import keyring_file
 from tests.servers.postgres_server import database_url, postgres_server
 
-__all__ = ["database_url", "postgres_server"]
-"""Fixtures for any room whose rows may lie in PostgreSQL."""
+__all__ = ["database_url", "keyring_file", "postgres_server"]
+"""Fixtures for any room: of rows that may lie in PostgreSQL, and of keys that may lie in a keyring."""
 
 SLOW_SECONDS = 900
 """The limit of a test marked as slow, on a machine that is busy; pyproject.toml holds that of the others."""

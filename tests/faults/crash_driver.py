@@ -21,9 +21,16 @@ from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import Usage, message_text
 from tests.faults.drivers import forked
-from tests.runtime.agents import opened, said, transcript_file, user_texts, window_settings, write_settings
+from tests.runtime.agents import (
+    LONG,
+    opened,
+    said,
+    transcript_file,
+    user_texts,
+    window_settings,
+    write_settings,
+)
 
-LONG = "The hive needs sugar before the frost comes. " * 300
 MOST_WRITES = 400
 
 

@@ -20,8 +20,15 @@ from nacre.runtime.contracts.events import (
     TextStreamed,
     TurnFailed,
 )
-from nacre.runtime.models.scripted import Clock, CountingIds
-from tests.runtime.agents import START, entries, events_of, said, transcript_file, user_texts, write_settings
+from tests.runtime.agents import (
+    agent_in,
+    entries,
+    events_of,
+    said,
+    transcript_file,
+    user_texts,
+    write_settings,
+)
 from tests.servers import provider_wire as wire
 from tests.servers.provider_server import ProviderServer
 
@@ -41,13 +48,7 @@ async def open_agent(state_dir: Path, server: ProviderServer, **defaults: Any) -
             "models": {"providers": {"openai": {"baseUrl": server.url, "apiKey": "sk-secret-key"}}},
         },
     )
-    return await Agent.open(
-        state_dir=state_dir,
-        environment={"HOME": str(state_dir)},
-        clock=Clock(START),
-        new_id=CountingIds(),
-        watch=False,
-    )
+    return await agent_in(state_dir)
 
 
 def asked(server: ProviderServer) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from nacre.runtime.contracts.events import Event
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.models.scripted import Clock, CountingIds
 from nacre.runtime.recall.memory_core import MemoryCore
+from nacre.sessions.contracts.messages import Usage
 from nacre.sessions.disk.json_text import to_line
 from nacre.sessions.entries.entries import Entry, entry_to_json
 from nacre.sessions.index.index_files import IndexFiles
@@ -25,6 +26,15 @@ from tests.sessions.talk import STAMP, answer, user
 
 START = datetime(2026, 3, 14, 23, 30, tzinfo=ZoneInfo("Europe/Berlin"))
 TODAY = "memory/2026-03-14.md"
+
+
+LONG = "The hive needs sugar before the frost comes. " * 300
+"""About 3,000 tokens, 13,500 bytes."""
+
+
+def used(tokens: int) -> Usage:
+    """What a provider counted for a call, its answer included."""
+    return Usage(input_tokens=tokens - 10, output_tokens=10)
 
 
 def write_settings(state_dir: Path, settings: dict[str, Any]) -> None:
@@ -38,26 +48,26 @@ def window_settings(tokens: int = 24_000, **flush: Any) -> dict[str, Any]:
     return {"agents": {"defaults": {"contextTokens": tokens, "compaction": {"memoryFlush": flush}}}}
 
 
-@asynccontextmanager
-async def opened(
+async def agent_in(
     state_dir: Path,
-    model: ChatModel | None,
+    model: ChatModel | None = None,
     *,
     clock: Clock | None = None,
     ids: str = "",
-    tools: Sequence[Any] = (),
-) -> AsyncIterator[Agent]:
-    """An open agent whose workspace is `<state_dir>/workspace`; `None` is the offline responder."""
-    agent = await Agent.open(
-        state_dir=state_dir,
-        model=model,
-        environment={"HOME": str(state_dir / "home")},
-        clock=clock or Clock(START),
-        new_id=CountingIds(ids),
-        watch=False,
-        tools=tools,
+    **given: Any,
+) -> Agent:
+    """An agent whose workspace is `<state_dir>/workspace`, opened with what else is `given`. `None` is the
+    model of the settings, or the offline responder."""
+    usual = {"environment": {"HOME": str(state_dir / "home")}, "watch": False, "new_id": CountingIds(ids)}
+    return await Agent.open(
+        state_dir=state_dir, model=model, clock=clock or Clock(START), **{**usual, **given}
     )
-    async with agent:
+
+
+@asynccontextmanager
+async def opened(state_dir: Path, model: ChatModel | None = None, **given: Any) -> AsyncIterator[Agent]:
+    """The agent of `agent_in`, closed at the end."""
+    async with await agent_in(state_dir, model, **given) as agent:
         yield agent
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 import pytest
 
-from nacre import Agent, Inbound, tool
+from nacre import Inbound, tool
 from nacre.bridges.access.people import People
 from nacre.bridges.answering.dispatch import RETRY_SECONDS
 from nacre.bridges.gateway import Gateway
@@ -21,7 +21,7 @@ from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, cal
 from nacre.sessions.contracts.messages import message_text
 from tests.bridges.chats import OPEN, Answering, gateway as opened_gateway
 from tests.bridges.line_channel import LineBridge, LineServer
-from tests.runtime.agents import START, transcript_file, user_texts, write_settings
+from tests.runtime.agents import START, opened, transcript_file, user_texts, write_settings
 
 
 class Bell:
@@ -66,10 +66,7 @@ async def steered(
         """Rings the bell."""
         return await bell.ring()
 
-    async with await Agent.open(
-        state_dir=state, model=model, tools=[ring], environment={"HOME": str(state)}, clock=Clock(START),
-        new_id=CountingIds(ids or "id"), watch=False,
-    ) as agent:  # fmt: skip
+    async with opened(state, model, ids=ids or "id", tools=[ring]) as agent:
         opening = Gateway.open(
             agent,
             [bridge or LineBridge(server.port)],

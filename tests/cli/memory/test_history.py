@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from nacre import Agent
-from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
+from nacre.runtime.models.scripted import ScriptedModel, calls, says
 from tests.cli.program import environment, run_nacre
 from tests.faults.apart.isolation import tree_bytes
 from tests.memory.workspace.history.owners_git import POISONS, canary, owner_git, owners_history
-from tests.runtime.agents import START, TODAY, write_settings
+from tests.runtime.agents import TODAY, opened, write_settings
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 NO_MODEL = {"agents": {"defaults": {"memorySearch": {"provider": "none"}}}}
@@ -32,15 +31,7 @@ async def _noted(home: Path, *lines: str) -> None:
         ),
         says("Good night."),
     )
-    agent = await Agent.open(
-        state_dir=home / ".nacre",
-        model=model,
-        environment={"HOME": str(home)},
-        clock=Clock(START),
-        new_id=CountingIds(),
-        watch=False,
-    )
-    async with agent:
+    async with opened(home / ".nacre", model) as agent:
         for line in lines:
             await agent.ask(f"Remember: {line}")
         await agent.ask("Good night.")
@@ -162,15 +153,7 @@ async def test_what_was_undone_is_not_noted_again(tmp_path: Path) -> None:
     run_nacre(tmp_path, "memory", "undo")
     log = tmp_path / ".nacre/workspace" / TODAY
     model = ScriptedModel(calls(("append", {"path": TODAY, "text": "- Gate code: 4711"})), says("ok"))
-    opened = await Agent.open(
-        state_dir=tmp_path / ".nacre",
-        model=model,
-        environment={"HOME": str(tmp_path)},
-        clock=Clock(START),
-        new_id=CountingIds("later"),
-        watch=False,
-    )
-    async with opened as agent:
+    async with opened(tmp_path / ".nacre", model, ids="later") as agent:
         await agent.ask("Hello.")
     assert not log.exists()
 

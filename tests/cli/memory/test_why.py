@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import nacre
-from nacre import Agent, Inbound
+from nacre import Inbound
 from nacre.runtime.contracts.policy import readers_of
-from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
+from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import message_text
 from tests.cli.program import run_nacre
-from tests.runtime.agents import START, TODAY, said, write_settings
+from tests.runtime.agents import START, TODAY, opened, said, write_settings
 
 CLUB: dict[str, Any] = {"chat_kind": "group", "channel": "line", "chat_id": "club"}
 GROUP = Inbound(text="I am allergic to nuts.", sender_id="ann", **CLUB)
@@ -42,16 +42,7 @@ async def told(home: Path) -> ScriptedModel:
         calls(("memory_search", {"query": "mail to Eve"})),
         says("I found something."),
     )
-    agent = await Agent.open(
-        state_dir=state,
-        model=model,
-        environment={"HOME": str(home)},
-        clock=clock,
-        new_id=CountingIds(),
-        tools=[browse],
-        watch=False,
-    )
-    async with agent:
+    async with opened(state, model, clock=clock, tools=[browse]) as agent:
         await agent.respond(said("Note that the gate code is 4711, and look at the page."))
         await agent.respond(GROUP)
         await agent.respond(Inbound(text="/new", is_owner=True, **CLUB))

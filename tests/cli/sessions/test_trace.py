@@ -63,16 +63,7 @@ async def test_a_turn_is_a_tree_of_its_steps(tmp_path: Path) -> None:
         says("again"),
     )
     state = tmp_path / ".nacre"
-    agent = await Agent.open(
-        state_dir=state,
-        model=model,
-        environment={"HOME": str(tmp_path)},
-        clock=CLOCK,
-        new_id=CountingIds(""),
-        watch=False,
-        tools=[measure, scout],
-    )
-    async with agent:
+    async with opened(state, model, clock=CLOCK, tools=[measure, scout]) as agent:
         reply = await agent.respond(ASKED)
         ledger = await ledger_file(state).open(now=CLOCK, new_id=CountingIds("l"))
         received = await ledger.receive(ASKED, reply.session_key)

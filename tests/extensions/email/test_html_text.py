@@ -88,20 +88,17 @@ SHOWN = {
 }
 
 
-@pytest.mark.parametrize("page", HIDDEN.values(), ids=HIDDEN.keys())
-def test_hidden_text_is_left_out(page: str) -> None:
-    """The model reads what a person sees, and is told that there was more."""
+@pytest.mark.parametrize(
+    ("page", "is_told"),
+    [*((page, True) for page in HIDDEN.values()), *((page, False) for page in SILENT.values())],
+    ids=[*HIDDEN, *SILENT],
+)
+def test_hidden_text_is_left_out(page: str, is_told: bool) -> None:
+    """The model reads what a person sees, and is told that there was more. Nothing is told of what no mail
+    program shows: honest mail has much of this."""
     shown = html_text(f"<html><body><p>Tea at five.</p>{page}<p>Bring milk.</p></body></html>")
     assert shown.text.split() == ["Tea", "at", "five.", "Bring", "milk."]
-    assert shown.hides_text
-
-
-@pytest.mark.parametrize("page", SILENT.values(), ids=SILENT.keys())
-def test_what_no_mail_program_shows_is_left_out(page: str) -> None:
-    """Nothing is told of it: honest mail has much of this."""
-    shown = html_text(f"<p>Tea at five.</p>{page}<p>Bring milk.</p>")
-    assert shown.text.split() == ["Tea", "at", "five.", "Bring", "milk."]
-    assert not shown.hides_text
+    assert shown.hides_text is is_told
 
 
 @pytest.mark.parametrize("page", SHOWN.values(), ids=SHOWN.keys())

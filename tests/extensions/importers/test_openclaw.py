@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -94,18 +93,6 @@ def test_keys_go_where_keys_are_kept_and_stand_nowhere_else(tmp_path: Path) -> N
     ]
     assert holding == [".env"]
     assert sources.KEY not in json.dumps(told)
-
-
-@pytest.fixture
-def keyring_file(tmp_path: Path) -> Iterator[Path]:
-    """The file of a keyring of plain text, which the system's stands back for meanwhile."""
-    keyring = pytest.importorskip("keyring", reason="the extra `keyring` is not installed")
-    backend = pytest.importorskip("keyrings.alt.file", reason="keyrings.alt is not installed")
-    plain, own = backend.PlaintextKeyring(), keyring.get_keyring()
-    plain.file_path = str(tmp_path / "keyring.cfg")
-    keyring.set_keyring(plain)
-    yield Path(plain.file_path)
-    keyring.set_keyring(own)
 
 
 def test_keys_go_into_the_keyring_where_that_is_wanted(keyring_file: Path, tmp_path: Path) -> None:

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from nacre import Agent
 from nacre.extensions.qmd.qmd_memory import qmd_home
-from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, says
+from nacre.runtime.models.scripted import ScriptedModel, says
 from tests.extensions.qmd.homes import called, private_chat, started, written
 from tests.extensions.qmd.stand_in import StandIn
-from tests.runtime.agents import START, events_of, said
+from tests.runtime.agents import START, events_of, opened, said
 
 
 @pytest.mark.covers("QMD-29", "QMD-38")
@@ -26,15 +25,7 @@ async def test_private_conversations_are_found_and_a_group_never_is(tmp_path: Pa
     }
     config = written(tmp_path, qmd, command=program.command)
     model = ScriptedModel(says("The zeppelin lands at nine."), says("Group zeppelin noted."))
-    agent = await Agent.open(
-        state_dir=tmp_path,
-        model=model,
-        environment={"HOME": str(tmp_path / "home")},
-        clock=Clock(START),
-        new_id=CountingIds(),
-        watch=False,
-    )
-    async with agent:
+    async with opened(tmp_path, model) as agent:
         await events_of(agent, said("When does the zeppelin land? token=abcdef123456"))
         await events_of(agent, said("A group asks", chat_kind="group", channel="telegram", chat_id="7"))
         await agent.index_notes(wait_seconds=30)

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from nacre import Agent
 from nacre.extensions.qmd.qmd_memory import qmd_home
 from nacre.runtime.extensions.memory_contract import MemoryContract
-from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, says
+from nacre.runtime.models.scripted import ScriptedModel, says
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from tests.extensions.qmd.homes import called, engine_of, group_chat, private_chat, ready, started, written
 from tests.extensions.qmd.stand_in import StandIn, hit
-from tests.runtime.agents import START, events_of, said
+from tests.runtime.agents import events_of, opened, said
 
 
 class TestQmd(MemoryContract):
@@ -163,15 +162,7 @@ async def test_without_the_program_there_is_still_memory(tmp_path: Path) -> None
     """An agent whose qmd is not installed opens, searches with the other engine, and says what to install."""
     written(tmp_path, {"command": "qmd-that-is-not-there", "update": {"waitForBootSync": True}})
     model = ScriptedModel(says("Fine."))
-    agent = await Agent.open(
-        state_dir=tmp_path,
-        model=model,
-        environment={"HOME": str(tmp_path / "home")},
-        clock=Clock(START),
-        new_id=CountingIds(),
-        watch=False,
-    )
-    async with agent:
+    async with opened(tmp_path, model) as agent:
         await events_of(agent, said("Hello"))
     assert {tool.name for tool in model.requests[0].tools} >= {"memory_search", "memory_get"}
     config = written(tmp_path, {"command": "qmd-that-is-not-there"})

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from nacre import Agent
-from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, says
-from tests.runtime.agents import START, write_settings
+from nacre.runtime.models.scripted import ScriptedModel, says
+from tests.runtime.agents import agent_in, write_settings
 
 SECRET = "the vault opens with heliotrope"
 NO_EMBEDDER = {"provider": "none", "query": {"minScore": 0}}
@@ -24,15 +24,7 @@ def listed(state_dir: Path, main: dict[str, Any], work: dict[str, Any], **settin
 
 async def opened_agent(state_dir: Path, agent_id: str, model: ScriptedModel | None = None) -> Agent:
     """One agent alone."""
-    return await Agent.open(
-        agent=agent_id,
-        state_dir=state_dir,
-        model=model,
-        environment={"HOME": str(state_dir / "home")},
-        clock=Clock(START),
-        new_id=CountingIds(agent_id),
-        watch=False,
-    )
+    return await agent_in(state_dir, model, ids=agent_id, agent=agent_id)
 
 
 async def with_secrets(state_dir: Path) -> Path:

@@ -21,7 +21,7 @@ from nacre.memory.files.sources.sources import SourceOf, Sources
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.models.scripted import Clock, CountingIds
 from tests.faults.apart.obeying import Obeying
-from tests.runtime.agents import START, said, write_settings
+from tests.runtime.agents import START, opened, said, write_settings
 
 
 class Home:
@@ -55,16 +55,9 @@ class Home:
             name="helper", description="Helps.", instructions="Help.", tools=(nacre.tool(fetch),), notes=True
         )
         self.starts += 1
-        agent = await Agent.open(
-            state_dir=self.root,
-            model=self.model,
-            environment={"HOME": str(self.root / "home")},
-            clock=Clock(START),
-            new_id=CountingIds(f"start{self.starts}-"),
-            watch=False,
-            tools=(nacre.tool(fetch), helper, *self._tools),
-        )
-        async with agent:
+        async with opened(
+            self.root, self.model, ids=f"start{self.starts}-", tools=(nacre.tool(fetch), helper, *self._tools)
+        ) as agent:
             yield agent
 
     async def imported(self, path: str, text: str) -> None:

@@ -25,9 +25,9 @@ from nacre.memory.files.proposals import write_changes
 from nacre.memory.files.sources.source import PRIVATE, narrowest
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.folder import FolderWorkspace
-from nacre.runtime.models.scripted import Clock, CountingIds
+from nacre.runtime.models.scripted import Clock
 from tests.faults.apart.spreading import CANARY, CHATS, Chat, Spreading
-from tests.runtime.agents import START, window_settings, write_settings
+from tests.runtime.agents import START, opened, window_settings, write_settings
 
 MIXES = int(os.environ.get("NACRE_TAINT_MIXES", "150"))
 MIXES_OF_A_LIFE = 50
@@ -122,18 +122,9 @@ async def lived(folder: Path, seed: int, mixes: int, *, has_table: bool) -> tupl
         """Look at a page."""
         return f"The page says: it is known that {model.canary(is_foreign=True)} holds."
 
-    agent = await Agent.open(
-        state_dir=folder,
-        model=model,
-        environment={"HOME": str(folder / "home")},
-        clock=clock,
-        new_id=CountingIds(),
-        tools=[browse],
-        watch=False,
-    )
     workspace = FolderWorkspace(folder / "workspace", lock_dir=folder / "locks")
     steps = (*STEPS, "store", "recall facts") if has_table else STEPS
-    async with agent:
+    async with opened(folder, model, clock=clock, tools=[browse]) as agent:
         life = Life(agent, model, clock, random, workspace, steps)
         for _mix in range(mixes):
             await life.mix()

@@ -9,6 +9,7 @@ import pytest
 from tests.house.rules import rooms as rules
 from tests.house.rules.rooms import Law, Never
 from tests.house.rules.source import Source
+from tests.house.rules.test_files import source
 
 LAW = Law(
     roots=(("runtime",), ("memory", "prompts")),
@@ -18,11 +19,6 @@ LAW = Law(
     },
     nevers=(Never(("runtime/t*",), ("memory*",), "a turn knows no notes", but=("memory/text",)),),
 )
-
-
-def source(text: str, path: str = "memory/x.py") -> Source:
-    module = "nacre." + path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    return Source(path=path, module=module, text=text)
 
 
 MODULES = (

@@ -550,21 +550,19 @@ async def test_the_thing_that_is_asked_for_precedes_others_of_the_same_person(
     assert report.hits[0].path == "memory/2026-01-05.md"
 
 
-@pytest.mark.parametrize("asked", ["Ander's boat", "Ander boat", "What is Ander's boat called?"])
-async def test_a_few_words_ask_for_what_is_so_now(tmp_path: Path, asked: str) -> None:
+@pytest.mark.parametrize(
+    ("asked", "who"),
+    [
+        *((text, "Ander") for text in ("Ander's boat", "Ander boat", "What is Ander's boat called?")),
+        # Notes call the person who asks the owner.
+        *((text, "The owner") for text in ("my boat", "owner boat", "owner's boat")),
+        ("What is my boat called?", "The owner"),
+    ],
+)
+async def test_a_few_words_ask_for_what_is_so_now(tmp_path: Path, asked: str, who: str) -> None:
     """Models search with key words as often as with questions."""
-    renamed = "- Ander renamed the boat, it is called Kittiwake now.\n"
-    notes = {OLDER: "- Ander's boat is called Seagull.\n", NEWER: renamed}
-    report = await search(tmp_path, asked, **notes)
-
-    assert [hit.path for hit in report.hits] == [f"memory/{NEWER}.md", f"memory/{OLDER}.md"]
-
-
-@pytest.mark.parametrize("asked", ["my boat", "owner boat", "owner's boat", "What is my boat called?"])
-async def test_a_few_words_about_oneself_ask_as_well(tmp_path: Path, asked: str) -> None:
-    """Notes call the person who asks the owner."""
-    renamed = "- The owner renamed the boat, it is called Kittiwake now.\n"
-    notes = {OLDER: "- The owner's boat is called Seagull.\n", NEWER: renamed}
+    renamed = f"- {who} renamed the boat, it is called Kittiwake now.\n"
+    notes = {OLDER: f"- {who}'s boat is called Seagull.\n", NEWER: renamed}
     report = await search(tmp_path, asked, **notes)
 
     assert [hit.path for hit in report.hits] == [f"memory/{NEWER}.md", f"memory/{OLDER}.md"]

@@ -11,10 +11,9 @@ import pytest
 from nacre import Agent, Inbound
 from nacre.runtime.contracts.errors import ModelAuthError
 from nacre.runtime.contracts.events import CompactionEnded, FlushEnded, ModelRetried, ReplyReady, TextStreamed
-from nacre.runtime.models.scripted import Clock, CountingIds
 from tests.runtime.agents import (
-    START,
     TODAY,
+    agent_in,
     events_of,
     kinds,
     said,
@@ -37,13 +36,7 @@ async def open_agent(
     settings["models"] = {"providers": {"openai": {"baseUrl": server.url, "apiKey": "sk-secret-key"}}}
     settings["agents"]["defaults"]["model"] = "openai/test-model"
     write_settings(state_dir, settings)
-    return await Agent.open(
-        state_dir=state_dir,
-        environment={"HOME": str(state_dir)},
-        clock=Clock(START),
-        new_id=CountingIds(),
-        watch=False,
-    )
+    return await agent_in(state_dir)
 
 
 async def test_the_first_conversation_fills_in_and_removes_its_file(tmp_path: Path) -> None:

@@ -16,22 +16,18 @@ from nacre.runtime.contracts.errors import TurnCancelled
 from nacre.runtime.contracts.events import Event, ReplyReady, Silence, TextStreamed, TurnFailed
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.scripted import ScriptedModel, ScriptedStep, calls, says
-from nacre.sessions.contracts.messages import AssistantMessage, Message, ToolResultMessage, Usage
+from nacre.sessions.contracts.messages import AssistantMessage, Message, ToolResultMessage
 from tests.runtime.agents import (
+    LONG,
     events_of,
     opened,
     said,
     transcript_file,
+    used,
     user_texts,
     window_settings,
     write_settings,
 )
-
-LONG = "The hive needs sugar before the frost comes. " * 300
-
-
-def used(tokens: int) -> Usage:
-    return Usage(input_tokens=tokens - 10, output_tokens=10)
 
 
 def whole_turn() -> list[ScriptedStep]:

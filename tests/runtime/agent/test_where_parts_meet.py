@@ -13,15 +13,17 @@ import pytest
 from nacre import Agent
 from nacre.runtime.contracts.events import CompactionEnded, FallbackAnswered, FlushEnded, ReplyReady
 from nacre.runtime.contracts.model import ModelRequest
-from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
-from nacre.sessions.contracts.messages import ToolResultMessage, Usage, message_text
+from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
+from nacre.sessions.contracts.messages import ToolResultMessage, message_text
 from tests.runtime.agents import (
+    LONG,
     START,
     TODAY,
     events_of,
     opened,
     said,
     transcript_file,
+    used,
     user_texts,
     window_settings,
     write_settings,
@@ -30,18 +32,12 @@ from tests.servers import provider_wire as wire
 from tests.servers.provider_server import ProviderServer
 
 PAGE = "The hive needs sugar before the frost comes.\n" * 450
-LONG = "The hive needs sugar before the frost comes. " * 300
-"""About 3,000 tokens."""
 
 QUIET = says("NO_REPLY", purpose="flush")
 BEGINNING = says("## Original Request\nRead it.", purpose="compaction")
 """The summary of a turn's beginning, where the cut falls into the turn."""
 SUMMARY = says("## Goal\nKeep bees.", purpose="compaction")
 GROUP = {"chat_kind": "group", "channel": "chat", "chat_id": "club"}
-
-
-def used(tokens: int) -> Usage:
-    return Usage(input_tokens=tokens - 10, output_tokens=10)
 
 
 def results(request: ModelRequest) -> list[str]:
@@ -183,14 +179,7 @@ async def test_a_fallback_with_a_small_window_gets_a_conversation_that_fits_and_
         write_settings(
             tmp_path, {"agents": {"defaults": {"model": model}}, "models": {"providers": providers}}
         )
-        agent = await Agent.open(
-            state_dir=tmp_path,
-            environment={"HOME": str(tmp_path)},
-            clock=Clock(START),
-            new_id=CountingIds(),
-            watch=False,
-        )
-        async with agent:
+        async with opened(tmp_path) as agent:
             for number in range(6):
                 await agent.respond(said(f"{number}: {LONG}"))
             provider.refuses = True
@@ -233,14 +222,7 @@ async def test_a_window_that_nobody_knows_is_as_large_as_what_it_refused(tmp_pat
         providers = {"openai": {"baseUrl": server.url, "apiKey": "sk-secret-key"}}
         model = {"model": "openai/of-my-own"}
         write_settings(tmp_path, {"agents": {"defaults": model}, "models": {"providers": providers}})
-        agent = await Agent.open(
-            state_dir=tmp_path,
-            environment={"HOME": str(tmp_path)},
-            clock=Clock(START),
-            new_id=CountingIds(),
-            watch=False,
-        )
-        async with agent:
+        async with opened(tmp_path) as agent:
             turns = [await events_of(agent, said(f"{number}: {LONG}")) for number in range(10)]
 
     assert all(isinstance(events[-1], ReplyReady) for events in turns)

@@ -70,13 +70,14 @@ async def test_rewind_goes_back_and_the_model_does_not_see_what_was_left(tmp_pat
     assert "bees" in (tmp_path / "workspace" / TODAY).read_text(encoding="utf-8")
 
 
-async def test_what_was_saved_once_is_not_saved_again(tmp_path: Path) -> None:
-    """The notes of what stays in view were written before going back; `/new` asks for no other flush."""
+@pytest.mark.parametrize("command", ["/rewind 1", "/fork 1"])
+async def test_what_was_saved_once_is_not_saved_again(tmp_path: Path, command: str) -> None:
+    """The notes of what stays in view were written before; `/new` asks for no other flush."""
     model = ScriptedModel(says("Roses."), says("Bees."), QUIET)
     async with opened(tmp_path, model) as agent:
         await told(agent, "Plan the garden")
         await told(agent, "Now the bees")
-        await told(agent, "/rewind 1")
+        await told(agent, command)
         assert "New session started" in await told(agent, "/new")
     model.assert_complete()
 
@@ -177,17 +178,6 @@ async def test_a_fork_from_an_older_place_leaves_the_rest_to_the_old_session(tmp
         await told(agent, "Other flowers")
     assert seen(model) == ["Plan the garden", "Roses.", "Other flowers"]
     assert "The owner likes bees." in model.requests[-1].system.joined()
-
-
-async def test_a_fork_does_not_save_again_what_was_saved(tmp_path: Path) -> None:
-    """The notes of what a fork took along were written before it was made; `/new` asks for no other flush."""
-    model = ScriptedModel(says("Roses."), says("Bees."), QUIET)
-    async with opened(tmp_path, model) as agent:
-        await told(agent, "Plan the garden")
-        await told(agent, "Now the bees")
-        await told(agent, "/fork 1")
-        assert "New session started" in await told(agent, "/new")
-    model.assert_complete()
 
 
 async def test_a_fork_of_words_that_were_not_saved_saves_them_when_it_is_left(tmp_path: Path) -> None:

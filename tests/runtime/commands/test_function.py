@@ -12,9 +12,9 @@ from nacre import Agent, CommandContext, Inbound, Reply, command
 from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.contracts.errors import ConfigError, TurnBroken
 from nacre.runtime.contracts.inbound import Attachment
-from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, says
+from nacre.runtime.models.scripted import ScriptedModel, says
 from nacre.sessions.contracts.messages import message_text
-from tests.runtime.agents import START, entries, said, transcript_file
+from tests.runtime.agents import entries, opened, said, transcript_file
 
 HIVES = {"garden": 12.5, "orchard": 31.0}
 GROUP = {"chat_kind": "group", "channel": "chat", "chat_id": "club"}
@@ -37,16 +37,7 @@ async def keeping(
     state_dir: Path, commands: Sequence[FunctionCommand], *steps: object
 ) -> AsyncIterator[tuple[Agent, ScriptedModel]]:
     model = ScriptedModel(*steps)  # type: ignore[arg-type]  # steps of a script
-    agent = await Agent.open(
-        state_dir=state_dir,
-        model=model,
-        commands=commands,
-        environment={"HOME": str(state_dir / "home")},
-        clock=Clock(START),
-        new_id=CountingIds(""),
-        watch=False,
-    )
-    async with agent:
+    async with opened(state_dir, model, commands=commands) as agent:
         yield agent, model
 
 

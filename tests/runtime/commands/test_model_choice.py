@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from nacre import Agent
 from nacre.runtime.commands.conversation.chosen_models import KnownModels, NamedModel, named_model
 from nacre.runtime.contracts.events import Warned
-from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, says
+from nacre.runtime.models.scripted import ScriptedModel, says
 from nacre.sessions.index.record import SessionRecord, model_override, with_model_override
-from tests.runtime.agents import START, events_of, opened, said, transcript_file, user_texts, write_settings
+from tests.runtime.agents import events_of, opened, said, transcript_file, user_texts, write_settings
 from tests.servers.provider_server import ProviderServer
 
 KNOWN = KnownModels(
@@ -181,14 +180,7 @@ async def test_the_provider_is_asked_for_the_model_that_was_chosen(tmp_path: Pat
             "defaults": {"model": "openai/test-model", "models": {"openai/other-model": {"alias": "spare"}}}
         }
         write_settings(tmp_path, settings)
-        agent = await Agent.open(
-            state_dir=tmp_path,
-            environment={"HOME": str(tmp_path)},
-            clock=Clock(START),
-            new_id=CountingIds(),
-            watch=False,
-        )
-        async with agent:
+        async with opened(tmp_path) as agent:
             answer = await agent.respond(said("/new spare Are you there?"))
 
     assert answer is not None

@@ -12,11 +12,10 @@ from nacre.runtime.contracts.errors import ModelAuthError
 from nacre.runtime.contracts.events import FlushEnded
 from nacre.runtime.models.scripted import ScriptedModel, calls, fails, says
 from nacre.sessions.contracts.messages import message_text
-from tests.runtime.agents import TODAY, events_of, opened, said, write_settings
+from tests.runtime.agents import LONG, TODAY, events_of, opened, said, write_settings
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 FORCED = {"agents": {"defaults": {"compaction": {"memoryFlush": {"forceFlushTranscriptBytes": 20_000}}}}}
-LONG = "The hive needs sugar before the frost comes. " * 300
 PHONE = "Anna's phone: 555-1234"
 
 

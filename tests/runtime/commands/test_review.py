@@ -8,13 +8,12 @@ from pathlib import Path
 from nacre import Agent, Inbound
 from nacre.runtime.contracts.events import FlushEnded
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
-from tests.runtime.agents import TODAY, events_of, opened, said, write_settings
+from tests.runtime.agents import LONG, TODAY, events_of, opened, said, write_settings
 
 REVIEW = {
     "memory": {"writes": "review"},
     "agents": {"defaults": {"compaction": {"memoryFlush": {"forceFlushTranscriptBytes": 20_000}}}},
 }
-LONG = "The hive needs sugar before the frost comes. " * 300
 
 
 async def _told(agent: Agent, text: str) -> str:

@@ -22,8 +22,15 @@ from nacre.runtime.contracts.errors import ConfigError, MessageRefused, ModelAut
 from nacre.runtime.contracts.events import ReplyReady, Silence, TextStreamed
 from nacre.runtime.models.scripted import ScriptedModel, calls, fails, says
 from nacre.sessions.contracts.messages import message_text
-from tests.runtime.agents import events_of, said, transcript_file, user_texts, window_settings, write_settings
-from tests.runtime.hooks.turns import hooked
+from tests.runtime.agents import (
+    events_of,
+    opened,
+    said,
+    transcript_file,
+    user_texts,
+    window_settings,
+    write_settings,
+)
 
 RAN: list[str] = []
 
@@ -46,7 +53,7 @@ async def test_a_turn_tells_its_steps_in_order(tmp_path: Path) -> None:
         seen.append(event.type)
 
     model = ScriptedModel(calls(("sting", {"who": "bear"})), says("done"))
-    async with hooked(
+    async with opened(
         tmp_path,
         model,
         tools=[sting],
@@ -75,7 +82,7 @@ async def test_a_denied_call_does_not_run_and_the_model_reads_why(tmp_path: Path
 
     model = ScriptedModel(calls(("sting", {"who": "bear"}), ("sting", {"who": "wasp"})), says("done"))
     ended: list[AfterTool] = []
-    async with hooked(tmp_path, model, tools=[sting], hooks={"before_tool": guard}) as agent:
+    async with opened(tmp_path, model, tools=[sting], hooks={"before_tool": guard}) as agent:
         agent.hooks.on("after_tool", ended.append)
         await agent.ask("go")
 
@@ -110,7 +117,7 @@ async def test_a_guard_that_cannot_look_denies(tmp_path: Path, kind: str) -> Non
 
     model = ScriptedModel(calls(("sting", {"who": "bear"})), says("done"))
     handler = plain if kind == "hangs on its thread" else guard
-    async with hooked(tmp_path, model, tools=[sting], hooks={"before_tool": handler}) as agent:
+    async with opened(tmp_path, model, tools=[sting], hooks={"before_tool": handler}) as agent:
         reply = await agent.ask("go")
     never.set()
 
@@ -137,7 +144,7 @@ async def test_a_handler_cannot_change_what_runs(tmp_path: Path) -> None:
         event.arguments["who"] = "owner"
 
     model = ScriptedModel(calls(("sting", {"who": "wasp"})), says("done"))
-    async with hooked(tmp_path, model, tools=[sting], hooks={"before_tool": meddle}) as agent:
+    async with opened(tmp_path, model, tools=[sting], hooks={"before_tool": meddle}) as agent:
         await agent.ask("go")
 
     assert RAN == ["wasp"]
@@ -162,7 +169,7 @@ async def test_text_of_a_hook_is_quoted_in_the_changing_part(tmp_path: Path) -> 
         return None
 
     model = ScriptedModel(says("one"), says("two"))
-    async with hooked(tmp_path, model) as agent:
+    async with opened(tmp_path, model) as agent:
         await agent.ask("hi")
         for handler in (weather, fails_sometimes, long, nothing):
             agent.hooks.on("before_model", handler)
@@ -185,7 +192,7 @@ async def test_a_group_is_named_to_the_hook_with_its_policy(tmp_path: Path) -> N
         seen.append((event.chat.session_key, event.chat.policy.is_private))
 
     model = ScriptedModel(says("one"), says("two"))
-    async with hooked(tmp_path, model, hooks={"before_model": remember}) as agent:
+    async with opened(tmp_path, model, hooks={"before_model": remember}) as agent:
         await agent.ask("hi")
         await agent.respond(said("hi", chat_kind="group", is_owner=False, channel="telegram", chat_id="-1"))
 
@@ -204,7 +211,7 @@ async def test_a_message_can_be_changed_or_refused(tmp_path: Path) -> None:
         return f"{event.inbound.text}!"
 
     model = ScriptedModel(says("one"))
-    async with hooked(tmp_path, model, hooks={"inbound": [shout, add]}) as agent:
+    async with opened(tmp_path, model, hooks={"inbound": [shout, add]}) as agent:
         await agent.ask("hi")
         with pytest.raises(MessageRefused, match="Nobody says honey here"):
             await agent.ask("honey?")
@@ -221,7 +228,7 @@ async def test_a_reply_can_be_changed_or_held_back(tmp_path: Path) -> None:
         return event.reply.text.replace("4711", "(number)")
 
     model = ScriptedModel(says("The code is 4711."), says("nothing"))
-    async with hooked(tmp_path, model, hooks={"outbound": redact}) as agent:
+    async with opened(tmp_path, model, hooks={"outbound": redact}) as agent:
         first = await events_of(agent, said("code?"))
         second = await events_of(agent, said("more?"))
 
@@ -241,7 +248,7 @@ async def test_hooks_hear_a_failed_turn_and_its_failed_model(tmp_path: Path) -> 
         raise LookupError("out of order")
 
     model = ScriptedModel(fails(ModelAuthError("No key.")))
-    async with hooked(tmp_path, model, hooks={"after_turn": [broken, turns.append]}) as agent:
+    async with opened(tmp_path, model, hooks={"after_turn": [broken, turns.append]}) as agent:
         agent.hooks.on("after_model", models.append)
         with pytest.raises(ModelAuthError):
             await agent.ask("hi")
@@ -267,7 +274,7 @@ async def test_hooks_hear_flush_and_compaction(tmp_path: Path) -> None:
         says("## Goal\nBees", purpose="compaction"),
     )
     names = ("before_flush", "after_flush", "before_compaction", "after_compaction", "before_model")
-    async with hooked(tmp_path, model) as agent:
+    async with opened(tmp_path, model) as agent:
         await agent.ask("First. " * 3_000)
         await agent.ask("Second. " * 20_000)
         for hook in names:
@@ -287,12 +294,12 @@ async def test_hooks_hear_flush_and_compaction(tmp_path: Path) -> None:
 
 async def test_unknown_names_and_odd_handlers_are_refused(tmp_path: Path) -> None:
     """With the name that was meant, or all of them; by `on`, and when the agent is opened."""
-    async with hooked(tmp_path, ScriptedModel()) as agent:
+    async with opened(tmp_path, ScriptedModel()) as agent:
         with pytest.raises(ValueError, match="Did you mean 'before_tool'"):
             agent.hooks.add("befor_tool", print)
         with pytest.raises(ValueError, match="The names are: before_turn, after_turn"):
             agent.hooks.add("xyz", print)
     with pytest.raises(ConfigError, match=r"Did you mean 'session_end:daily'.* in Agent.open\(hooks"):
-        await hooked(tmp_path, None, hooks={"session_end:dayly": print}).__aenter__()  # type: ignore[typeddict-unknown-key]
+        await opened(tmp_path, None, hooks={"session_end:dayly": print}).__aenter__()  # type: ignore[typeddict-unknown-key]
     with pytest.raises(ConfigError, match="not callable"):
-        await hooked(tmp_path, None, hooks={"inbound": ["x"]}).__aenter__()  # type: ignore[list-item]
+        await opened(tmp_path, None, hooks={"inbound": ["x"]}).__aenter__()  # type: ignore[list-item]

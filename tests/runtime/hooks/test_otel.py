@@ -10,7 +10,7 @@ import pytest
 from nacre import ToolContext, ToolFailed, sub_agent, tool
 from nacre.runtime.hooks.otel import otel_hooks
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
-from tests.runtime.hooks.turns import hooked
+from tests.runtime.agents import opened
 
 pytest.importorskip("opentelemetry.sdk")
 
@@ -38,7 +38,7 @@ async def test_a_turn_is_a_tree_of_spans(tmp_path: Path, with_content: bool) -> 
     """The turn holds its model and tool calls; what was said is there only if asked for."""
     exporter, provider = traced()
     model = ScriptedModel(calls(("read", {"path": "SOUL.md"})), says("Secret words."))
-    async with hooked(tmp_path, model, hooks=otel_hooks(provider, with_content=with_content)) as agent:
+    async with opened(tmp_path, model, hooks=otel_hooks(provider, with_content=with_content)) as agent:
         await agent.ask("hi")
 
     spans = exporter.get_finished_spans()
@@ -86,7 +86,7 @@ async def test_one_trace_leads_from_a_request_through_tools_and_sub_agents(
         says("Done."),
     )
     with caplog.at_level(logging.ERROR):
-        async with hooked(
+        async with opened(
             tmp_path, model, tools=[look, ask_pilot, pilot], hooks=otel_hooks(provider)
         ) as agent:
             with tracer.start_as_current_span("POST /chat"):
@@ -123,7 +123,7 @@ async def test_a_tool_that_fails_says_how(tmp_path: Path) -> None:
         raise ToolFailed("It is sunk.")
 
     model = ScriptedModel(calls(("sink", {})), says("Sorry."))
-    async with hooked(tmp_path, model, tools=[sink], hooks=otel_hooks(provider)) as agent:
+    async with opened(tmp_path, model, tools=[sink], hooks=otel_hooks(provider)) as agent:
         await agent.ask("hi")
     (span,) = (each for each in exporter.get_finished_spans() if each.name == "execute_tool sink")
     assert dict(span.attributes or {})["error.type"] == "ToolFailed"

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from nacre import Agent
 from nacre.runtime.hooks.hooks import Hooks
 from nacre.runtime.hooks.trust import HookFile, TrustedHooks, hook_files, register_workspace_hooks
-from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
+from nacre.runtime.models.scripted import ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import ToolResultMessage, message_text
-from tests.runtime.agents import START
+from tests.runtime.agents import opened
 
 TRUST_FILE = "trusted-hooks.json"
 GUARD = """
@@ -54,16 +53,7 @@ def _trust(workspace: Path, trusted: TrustedHooks, *names: str) -> None:
 async def _said(state: Path, workspace: Path, steps: Sequence[object]) -> tuple[tuple[str, ...], list[str]]:
     """What opening tells, and the results of the tools that the model calls in one turn."""
     model = ScriptedModel(*steps)
-    agent = await Agent.open(
-        state_dir=state,
-        workspace=workspace,
-        model=model,
-        environment={"HOME": str(state)},
-        clock=Clock(START),
-        new_id=CountingIds(""),
-        watch=False,
-    )
-    async with agent:
+    async with opened(state, model, workspace=workspace) as agent:
         await agent.ask("please")
         results = [
             message_text(message)

@@ -10,19 +10,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from nacre.bridges.contracts.bridge import Place
 from nacre.runtime.contracts.inbound import Attachment, Inbound
 from nacre.runtime.ledger.file_ledger import SqliteLedger
 from nacre.runtime.ledger.ledger import FORGETS_EVERY
 from nacre.runtime.ledger.records import MOST_KEPT_IDS, LedgerUnusable, inbound_from_json, inbound_to_json
 from nacre.runtime.models.scripted import Clock, CountingIds
-
-PLACE = Place(channel="line", account="default", chat_id="c")
-
-
-def _said(number: int, **more: object) -> Inbound:
-    fields = {"text": f"say {number}", "message_id": str(number), "chat_id": "c", **more}
-    return Inbound(chat_kind="direct", channel="line", **fields)  # type: ignore[arg-type]
+from tests.runtime.ledger.ledger_contract import PLACE, said
 
 
 @asynccontextmanager
@@ -36,33 +29,10 @@ async def _opened(folder: Path, ids: str = "") -> AsyncIterator[SqliteLedger]:
         await ledger.close()
 
 
-async def test_a_message_is_taken_once_in_each_chat(tmp_path: Path) -> None:
-    """The same id in another chat or account is another message; without an id each is a new one."""
-    async with _opened(tmp_path) as ledger:
-        taken = [
-            await ledger.receive(inbound, "k", cursor=str(number))
-            for number, inbound in enumerate(
-                [
-                    _said(1),
-                    _said(1),
-                    _said(1, chat_id="d"),
-                    _said(1, account="other"),
-                    _said(1, message_id=""),
-                    _said(1, message_id=""),
-                ]
-            )
-        ]
-        assert [received is not None for received in taken] == [True, False, True, True, True, True]
-        assert await ledger.cursor("line", "default") == "5"
-        assert await ledger.cursor("line", "other") == "3"
-        ids = [received.inbound.inbound_id for received in await ledger.open_messages()]
-        assert len(set(ids)) == 5
-
-
 async def test_its_files_are_the_owners_alone(tmp_path: Path) -> None:
     """They hold what people said."""
     async with _opened(tmp_path) as ledger:
-        await ledger.receive(_said(1), "k")
+        await ledger.receive(said(1), "k")
         modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "bridges").iterdir()}
     assert set(modes.values()) == {0o600}
     assert {"ledger.sqlite", "ledger.sqlite-wal"} <= set(modes)
@@ -72,60 +42,53 @@ async def test_its_files_are_the_owners_alone(tmp_path: Path) -> None:
 async def test_what_is_answered_is_forgotten_when_much_came_since(tmp_path: Path) -> None:
     """Words go when they are answered; ids of the newest messages of a chat stay, and all that is open."""
     async with _opened(tmp_path) as ledger:
-        first = await ledger.receive(_said(0), "k")
-        other = await ledger.receive(_said(0, chat_id="d"), "k")
+        first = await ledger.receive(said(0), "k")
+        other = await ledger.receive(said(0, chat_id="d"), "k")
         assert first is not None
         assert other is not None
         for received in (first, other):
             await ledger.finish([received], PLACE, [])
-        waits = await ledger.receive(_said(1), "k")
+        waits = await ledger.receive(said(1), "k")
         for number in range(2, MOST_KEPT_IDS + 5):
-            received = await ledger.receive(_said(number), "k")
+            received = await ledger.receive(said(number), "k")
             assert received is not None
             await ledger.finish([received], PLACE, ["a reply"])
             part = await ledger.outbox.next_part("line", "default", "c")
             assert part is not None
             await ledger.outbox.sent(part, "id")
-        assert await ledger.receive(_said(1), "k") is None
-        assert await ledger.receive(_said(5), "k") is None
+        assert await ledger.receive(said(1), "k") is None
+        assert await ledger.receive(said(5), "k") is None
         for number in range(MOST_KEPT_IDS + 5, MOST_KEPT_IDS + 10 * FORGETS_EVERY):
-            received = await ledger.receive(_said(number), "k")
+            received = await ledger.receive(said(number), "k")
             assert received is not None
             await ledger.finish([received], PLACE, [])
-        assert await ledger.receive(_said(0, chat_id="d"), "k") is None
-        assert await ledger.receive(_said(0), "k") is not None, "an id of long ago is forgotten"
+        assert await ledger.receive(said(0, chat_id="d"), "k") is None
+        assert await ledger.receive(said(0), "k") is not None, "an id of long ago is forgotten"
         assert waits in await ledger.open_messages()
     assert (tmp_path / "bridges" / "ledger.sqlite").stat().st_size < 1_000_000
 
 
-async def test_what_was_being_sent_is_unsure_after_a_restart(tmp_path: Path) -> None:
-    """And keeps its key, so that a server can know it again; other ledgers have other keys."""
-    async with _opened(tmp_path) as ledger:
-        await ledger.outbox.put(PLACE, ["one", "two"])
-        before = await ledger.outbox.next_part("line", "default", "c")
-        assert before is not None
-        assert before.state == "pending"
-        await ledger.outbox.sending(before)
-    async with _opened(tmp_path, "second-") as ledger:
-        after = await ledger.outbox.next_part("line", "default", "c")
-    async with _opened(tmp_path / "other", "third-") as ledger:
-        await ledger.outbox.put(PLACE, ["one"])
-        foreign = await ledger.outbox.next_part("line", "default", "c")
-    assert after is not None
-    assert foreign is not None
-    assert (after.state, after.part) == ("unsure", before.part)
-    assert foreign.part.key != after.part.key
+async def test_no_part_has_the_key_of_another_ledgers(tmp_path: Path) -> None:
+    """A server knows a part again by its key."""
+    keys = []
+    for name in ("one", "other"):
+        async with _opened(tmp_path / name, name) as ledger:
+            await ledger.outbox.put(PLACE, ["one"])
+            part = await ledger.outbox.next_part("line", "default", "c")
+            assert part is not None
+            keys.append(part.part.key)
+    assert keys[0] != keys[1]
 
 
 async def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
     """Nothing of it is overwritten, the bridges go on, and the owner is told what that means."""
     async with _opened(tmp_path) as ledger:
-        await ledger.receive(_said(1), "k")
+        await ledger.receive(said(1), "k")
     file = tmp_path / "bridges" / "ledger.sqlite"
     file.write_bytes(b"this is no database" * 100)
     async with _opened(tmp_path, "second-") as ledger:
         assert "was damaged" in ledger.notice
-        assert await ledger.receive(_said(1), "k") is not None
+        assert await ledger.receive(said(1), "k") is not None
     [aside] = file.parent.glob("ledger.sqlite.corrupt-*")
     assert aside.read_bytes().startswith(b"this is no database")
 
@@ -163,16 +126,16 @@ async def test_work_that_fails_takes_nothing_else_back(tmp_path: Path) -> None:
             raise KeyError("a bug")
 
         results = await asyncio.gather(
-            ledger.receive(_said(1), "k"),
+            ledger.receive(said(1), "k"),
             ledger.rows.write(broken),
-            ledger.receive(_said(2), "k"),
+            ledger.receive(said(2), "k"),
             return_exceptions=True,
         )
         assert isinstance(results[1], KeyError)
         assert [each.inbound.message_id for each in await ledger.open_messages()] == ["1", "2"]
         await ledger.close()
         with pytest.raises(LedgerUnusable, match="closed"):
-            await ledger.receive(_said(3), "k")
+            await ledger.receive(said(3), "k")
 
 
 @given(

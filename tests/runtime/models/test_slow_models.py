@@ -21,9 +21,17 @@ from nacre.runtime.contracts.events import (
     TurnFailed,
 )
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
-from nacre.runtime.models.scripted import Clock, CountingIds
+from nacre.runtime.models.scripted import Clock
 from nacre.sessions.contracts.messages import user_message
-from tests.runtime.agents import START, entries, events_of, said, transcript_file, user_texts, write_settings
+from tests.runtime.agents import (
+    agent_in,
+    entries,
+    events_of,
+    said,
+    transcript_file,
+    user_texts,
+    write_settings,
+)
 from tests.servers import provider_wire as wire
 from tests.servers.provider_server import ProviderServer
 
@@ -50,13 +58,7 @@ async def open_agent(state_dir: Path, server: ProviderServer, api: str, **defaul
     write_settings(
         state_dir, {"agents": {"defaults": defaults}, "models": {"providers": {"openai": provider}}}
     )
-    return await Agent.open(
-        state_dir=state_dir,
-        environment={"HOME": str(state_dir)},
-        clock=Clock(START),
-        new_id=CountingIds(),
-        watch=False,
-    )
+    return await agent_in(state_dir)
 
 
 async def events_until_slow(agent: Agent, server: ProviderServer, *, has_begun: bool) -> list[Event]:

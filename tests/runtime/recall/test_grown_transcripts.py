@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from nacre import Agent
 from nacre.memory.sync.syncing import QUIET_SECONDS
-from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, says
+from nacre.runtime.models.scripted import ScriptedModel, says
 from tests.faults.drivers import SteppedLoop
-from tests.runtime.agents import START, engine_of, said, write_settings
+from tests.runtime.agents import engine_of, opened, said, write_settings
 
 
 def test_a_turn_that_crosses_the_threshold_is_found_unasked(tmp_path: Path) -> None:
@@ -29,14 +28,7 @@ def test_a_turn_that_crosses_the_threshold_is_found_unasked(tmp_path: Path) -> N
     loop = SteppedLoop()
 
     async def story() -> None:
-        agent = await Agent.open(
-            state_dir=tmp_path,
-            model=ScriptedModel(says("A fine name."), says("Noted.")),
-            environment={"HOME": str(tmp_path)},
-            clock=Clock(START),
-            new_id=CountingIds(),
-        )
-        async with agent:
+        async with opened(tmp_path, ScriptedModel(says("A fine name."), says("Noted.")), watch=True) as agent:
             engine = engine_of(agent._parts)
             await agent.respond(said("My parrot is called Polly."))
             await looked(loop)

@@ -12,10 +12,10 @@ import pytest
 from nacre import Agent, FunctionTool, MemoryHome, MemoryPlugin, ToolChat, tool
 from nacre.runtime.contracts.events import ReplyReady, Warned
 from nacre.runtime.contracts.policy import ChatPolicy
-from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
+from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
 from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.sessions.contracts.messages import message_text
-from tests.runtime.agents import START, TODAY, events_of, said, transcript_file, write_settings
+from tests.runtime.agents import START, TODAY, agent_in, events_of, said, transcript_file, write_settings
 
 GROUP = {"chat_kind": "group", "channel": "chat", "chat_id": "club"}
 CORE = ("memory_search", "memory_get")
@@ -60,15 +60,7 @@ class Lines(MemoryPlugin):
 
 
 async def opened_with(state_dir: Path, model: ScriptedModel, memory: MemoryPlugin | None) -> Agent:
-    return await Agent.open(
-        state_dir=state_dir,
-        model=model,
-        memory=memory,
-        environment={"HOME": str(state_dir / "home")},
-        clock=Clock(START),
-        new_id=CountingIds(),
-        watch=False,
-    )
+    return await agent_in(state_dir, model, memory=memory)
 
 
 def offered(model: ScriptedModel, number: int = -1) -> set[str]:

@@ -372,17 +372,6 @@ def _six_cities() -> list[tuple[str, str, Literal["owner", "tool"]]]:
     return [*others, *lived, *seen]  # type: ignore[list-item]  # the days are texts
 
 
-async def test_the_sixth_city_of_a_friend_is_found_by_the_mark_of_the_fifth(tmp_path: Path) -> None:
-    """The line that holds now stands before those that it replaced, however many fit the question better."""
-    hits = await _found(tmp_path, "Where does Anna live?", *_six_cities())
-    cities = [(city, "superseded" in hit) for hit in hits for city in CITIES if city in hit["snippet"]]
-
-    assert cities[0] == ("Padua", False)
-    assert len(cities) > 1
-    assert all(is_marked for _, is_marked in cities[1:])
-    assert len(hits) == 6
-
-
 def _six_messages() -> list[tuple[str, str, Literal["owner", "tool"]]]:
     """The same in notes without the word of the question, which the messages of all but the last have."""
     notes = [(name, line.partition("\n")[0], who) for name, line, who in _six_cities()]
@@ -395,14 +384,19 @@ def _six_messages() -> list[tuple[str, str, Literal["owner", "tool"]]]:
     return sorted((*notes, *talk))
 
 
-async def test_a_message_of_an_old_value_leads_to_the_note_that_holds_now(tmp_path: Path) -> None:
-    """The note says it in other words than the message and the question."""
-    hits = await _found(tmp_path, "Where does Anna live?", *_six_messages())
+@pytest.mark.parametrize("notes", [_six_cities(), _six_messages()], ids=["notes", "messages"])
+async def test_the_sixth_city_of_a_friend_is_found_by_the_mark_of_the_fifth(
+    tmp_path: Path, notes: list[tuple[str, str, Literal["owner", "tool"]]]
+) -> None:
+    """The line that holds now stands before those that it replaced, however many fit the question better, and
+    where it says it in other words than they and the question."""
+    hits = await _found(tmp_path, "Where does Anna live?", *notes)
     cities = [(city, "superseded" in hit) for hit in hits for city in CITIES if city in hit["snippet"]]
 
     assert cities[0] == ("Padua", False)
     assert len(cities) > 1
     assert all(is_marked for _, is_marked in cities[1:])
+    assert len(hits) == 6
 
 
 @pytest.mark.parametrize("query", ["Where did Anna live before?", "Lyon", "Does Anna live in Lyon?"])

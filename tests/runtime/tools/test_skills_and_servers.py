@@ -14,10 +14,10 @@ from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import SourceOf, Sources
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.contracts.events import ApprovalAsked, Warned
-from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
+from nacre.runtime.models.scripted import ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import Image, ToolResultMessage, message_text
 from tests.extensions.mcp.client import wild_server
-from tests.runtime.agents import START, events_of, said, write_settings
+from tests.runtime.agents import agent_in, events_of, said, write_settings
 
 TEA = "---\nname: brew-tea\ndescription: Brews tea. Use it when tea is wanted.\n---\n\nBoil water first.\n"
 
@@ -25,14 +25,7 @@ TEA = "---\nname: brew-tea\ndescription: Brews tea. Use it when tea is wanted.\n
 async def opened(tmp_path: Path, model: ScriptedModel, settings: dict[str, Any] | None = None) -> Agent:
     """An agent whose model is scripted."""
     write_settings(tmp_path, settings or {})
-    return await Agent.open(
-        state_dir=tmp_path,
-        model=model,
-        environment={"HOME": str(tmp_path)},
-        clock=Clock(START),
-        new_id=CountingIds(),
-        watch=False,
-    )
+    return await agent_in(tmp_path, model, environment={"HOME": str(tmp_path)})
 
 
 def write_skill(tmp_path: Path, name: str, text: str) -> None:

@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from nacre import Agent
 from nacre.runtime.contracts.events import Event
-from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
+from nacre.runtime.models.scripted import ScriptedModel, calls, says
 from nacre.runtime.tools.function import FunctionTool
 from nacre.sessions.contracts.messages import message_text
-from tests.runtime.agents import START, events_of, said
+from tests.runtime.agents import events_of, opened, said
 
 
 async def turn_with(
@@ -22,14 +21,6 @@ async def turn_with(
 ) -> tuple[ScriptedModel, list[Event], str]:
     """One turn in which the model calls tools: the model, the events, and the last result."""
     model = ScriptedModel(calls(*calling), says("done"))
-    async with await Agent.open(
-        state_dir=tmp_path,
-        model=model,
-        tools=tools,
-        environment={"HOME": str(tmp_path)},
-        clock=Clock(START),
-        new_id=CountingIds(),
-        watch=False,
-    ) as agent:
+    async with opened(tmp_path, model, tools=tools) as agent:
         events = await events_of(agent, said("go", **inbound))
     return model, events, message_text(model.requests[-1].messages[-1])

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nacre import Agent
-from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, says
-from tests.runtime.agents import START, write_settings
+from nacre.runtime.models.scripted import ScriptedModel, says
+from tests.runtime.agents import opened, write_settings
 
 FRAME_TOKENS = 3_240
 """System prompt, tool schemas and the workspace's files together: about what a new owner has."""
@@ -32,15 +31,7 @@ async def _filling(state_dir: Path) -> str:
     model = ScriptedModel(says("yes"))
     write_settings(state_dir, {})
     _write_workspace(state_dir, "bees")
-    agent = await Agent.open(
-        state_dir=state_dir,
-        model=model,
-        environment={"HOME": str(state_dir / "home")},
-        clock=Clock(START),
-        new_id=CountingIds(""),
-        watch=False,
-    )
-    async with agent:
+    async with opened(state_dir, model) as agent:
         await agent.ask("hello")
         turn, request = agent._parts.turn, model.requests[0]
         missing_tokens = FRAME_TOKENS - await turn.prompts.overhead_tokens(request.system, request.tools)

@@ -25,6 +25,7 @@ from nacre.runtime.models.scripted import Clock, ScriptedModel, ScriptedStep, ca
 from nacre.runtime.settings.sections.agents import MemoryFlushSettings
 from nacre.sessions.contracts.messages import Usage, message_text
 from tests.runtime.agents import (
+    LONG,
     START,
     TODAY,
     engine_of,
@@ -33,20 +34,13 @@ from tests.runtime.agents import (
     opened,
     said,
     transcript_file,
+    used,
     user_texts,
     window_settings,
     write_settings,
 )
 
 pytestmark = pytest.mark.usefixtures("steady_frame")
-
-
-LONG = "The hive needs sugar before the frost comes. " * 300
-"""About 3,000 tokens, 13,500 bytes."""
-
-
-def used(tokens: int) -> Usage:
-    return Usage(input_tokens=tokens - 10, output_tokens=10)
 
 
 def note(text: str) -> list[ScriptedStep]:

@@ -19,14 +19,14 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.events import ReplyReady, Warned
 from nacre.runtime.contracts.model import SystemPrompt
 from nacre.runtime.contracts.policy import ChatPolicy
-from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
+from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
 from nacre.runtime.models.tokenizer import estimate_tokens
 from nacre.runtime.settings.sections.agents import AgentSettings
 from nacre.runtime.settings.sections.skills import SkillsSettings
 from nacre.runtime.tools.toolbox import ToolSpec
 from nacre.runtime.turn.system_prompt import StablePart, SystemPrompts, changing_part
 from nacre.sessions.contracts.messages import ToolResultMessage, message_text
-from tests.runtime.agents import START, events_of, opened, said
+from tests.runtime.agents import START, agent_in, events_of, opened, said
 
 PRIVATE = ChatPolicy(chat_kind="direct", is_owner=True, session_key_is_private=True)
 GROUP = ChatPolicy(chat_kind="group", is_owner=True, session_key_is_private=False)
@@ -298,16 +298,7 @@ GROUP_PROMPT_PARTS = {"chat_kind": "group", "channel": "chat", "chat_id": "club"
 
 
 async def opened_with(state_dir: Path, model: ScriptedModel, *parts: Any, **more: Any) -> Agent:
-    return await Agent.open(
-        state_dir=state_dir,
-        model=model,
-        prompt_parts=parts,
-        environment={"HOME": str(state_dir / "home")},
-        clock=Clock(START),
-        new_id=CountingIds(),
-        watch=False,
-        **more,
-    )
+    return await agent_in(state_dir, model, prompt_parts=parts, **more)
 
 
 def counted(text: str, **options: Any) -> PromptPart:

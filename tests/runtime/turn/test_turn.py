@@ -14,10 +14,8 @@ from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.scripted import ScriptedModel, calls, fails, says
 from nacre.sessions.contracts.messages import Usage
 from tests.faults.drivers import SteppedLoop
-from tests.runtime.agents import events_of, index_lines, opened, said, window_settings, write_settings
+from tests.runtime.agents import LONG, events_of, index_lines, opened, said, window_settings, write_settings
 
-LONG = "The hive needs sugar before the frost comes. " * 300
-"""About 3,000 tokens."""
 SUMMARY = "## Goal\nKeep bees.\n\n## Original Request\nKeep bees.\n"
 """Good for a history and for the beginning of a turn that was cut."""
 

@@ -20,6 +20,7 @@ from tests.runtime.agents import (
     opened,
     said,
     transcript_file,
+    used,
     user_texts,
     window_settings,
     write_settings,
@@ -32,10 +33,6 @@ LONG = "The hive needs sugar before the frost comes. " * 265
 """About 3,000 tokens."""
 
 SUMMARY = "## Goal\nKeep bees.\n"
-
-
-def used(tokens: int) -> Usage:
-    return Usage(input_tokens=tokens - 10, output_tokens=10)
 
 
 def note(text: str) -> list[ScriptedStep]:

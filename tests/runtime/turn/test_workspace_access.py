@@ -9,8 +9,9 @@ import pytest
 
 from nacre.runtime.contracts.events import CompactionEnded, FlushEnded, ReplyReady, Warned
 from nacre.runtime.models.scripted import Clock, ScriptedModel, ScriptedStep, calls, says
-from nacre.sessions.contracts.messages import ToolResultMessage, Usage, message_text
+from nacre.sessions.contracts.messages import ToolResultMessage, message_text
 from tests.runtime.agents import (
+    LONG,
     START,
     TODAY,
     entries,
@@ -19,19 +20,15 @@ from tests.runtime.agents import (
     opened,
     said,
     transcript_file,
+    used,
     window_settings,
     write_settings,
 )
 
 pytestmark = pytest.mark.usefixtures("steady_frame")
 
-LONG = "The hive needs sugar before the frost comes. " * 300
 GROUP = {"chat_kind": "group", "channel": "chat", "chat_id": "club"}
 EVERY_TOOL = ("read", "write", "edit", "append", "list", "memory_search", "memory_get")
-
-
-def used(tokens: int) -> Usage:
-    return Usage(input_tokens=tokens - 10, output_tokens=10)
 
 
 def settings(**sandbox: str) -> dict[str, Any]:

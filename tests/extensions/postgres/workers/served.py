@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC
@@ -18,7 +21,22 @@ from nacre.runtime.settings.config import load_config
 from nacre.runtime.storage.storage import ledger_of
 from tests.bridges.chats import FOLLOW_UP
 from tests.bridges.line_channel import LineBridge
+from tests.servers import provider_wire as wire
 from tests.servers.provider_server import ProviderServer
+
+MODEL_SECONDS = 0.1
+"""How long `answer` takes."""
+
+
+def answer(request: Mapping[str, Any]) -> wire.Step:
+    """A model's: the last thing that was said, after a while."""
+    threading.Event().wait(MODEL_SECONDS)
+    said = re.findall(r"chat-\d+ says \d+", json.dumps(request["messages"]))
+    return wire.reply(f"re: {said[-1]}")
+
+
+def greeting(_request: Mapping[str, Any]) -> wire.Step:
+    return wire.reply("hi")
 
 
 def settings(provider: ProviderServer, chats: int) -> dict[str, Any]:

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
-import re
 import signal
-import threading
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.bridges.line_channel import LineServer
 from tests.extensions.postgres.workers.crowd import Crowd
-from tests.extensions.postgres.workers.served import gateway, settings
+from tests.extensions.postgres.workers.served import answer, gateway, settings
 from tests.extensions.postgres.workers.test_outages import run_sql
 from tests.extensions.postgres.workers.worker_process import PACE, gateway_started, started, stuck_started
 from tests.runtime.agents import write_settings
-from tests.servers import provider_wire as wire
 from tests.servers.postgres_server import PostgresServer
 from tests.servers.provider_server import ProviderServer
 
@@ -33,7 +27,6 @@ pytestmark = pytest.mark.postgres
 CHATS = int(os.environ.get("NACRE_WORKER_CHATS", "24"))
 SECONDS = float(os.environ.get("NACRE_WORKER_SECONDS", "12"))
 """`make soak` is the long run."""
-MODEL_SECONDS = 0.1
 PAUSE_SECONDS = PACE.silent_seconds + 1.5
 SETTLE_SECONDS = 60 + CHATS
 CUT = """
@@ -47,13 +40,6 @@ CREATE TRIGGER refused BEFORE INSERT OR UPDATE ON ledger_outbound FOR EACH ROW E
 CREATE TRIGGER refused BEFORE INSERT OR UPDATE ON transcript_lines FOR EACH ROW EXECUTE FUNCTION refused();
 CREATE TRIGGER refused BEFORE INSERT OR UPDATE ON turns FOR EACH ROW EXECUTE FUNCTION refused();
 """
-
-
-def answer(request: Mapping[str, Any]) -> wire.Step:
-    """The last thing that was said, after a while."""
-    threading.Event().wait(MODEL_SECONDS)
-    said = re.findall(r"chat-\d+ says \d+", json.dumps(request["messages"]))
-    return wire.reply(f"re: {said[-1]}")
 
 
 async def test_a_stuck_worker_exits_and_another_one_continues(tmp_path: Path, database_url: str) -> None:

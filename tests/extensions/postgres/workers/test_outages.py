@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import os
-import re
 import signal
 import threading
 from collections.abc import Mapping, Sequence
@@ -19,7 +17,7 @@ import pytest
 from nacre.extensions.postgres.server.connections import ConnectionLimits
 from tests.bridges.line_channel import LineServer
 from tests.extensions.postgres.workers.crowd import Crowd
-from tests.extensions.postgres.workers.served import gateway, settings
+from tests.extensions.postgres.workers.served import answer, gateway, greeting, settings
 from tests.extensions.postgres.workers.worker_process import started
 from tests.runtime.agents import write_settings
 from tests.servers import provider_wire as wire
@@ -34,17 +32,6 @@ OUTAGE_SECONDS = float(os.environ.get("NACRE_WORKER_SECONDS", "6"))
 RECOVERY_SECONDS = 150.0
 IMPATIENT = ConnectionLimits(most_connections=3, retry_seconds=OUTAGE_SECONDS / 20)
 """An outage is for these what one of ten minutes is for others: twenty times as long as they try again."""
-
-
-def answer(request: Mapping[str, Any]) -> wire.Step:
-    """The last thing that was said, after a while."""
-    threading.Event().wait(0.1)
-    said = re.findall(r"chat-\d+ says \d+", json.dumps(request["messages"]))
-    return wire.reply(f"re: {said[-1]}")
-
-
-def greeting(_request: Mapping[str, Any]) -> wire.Step:
-    return wire.reply("hi")
 
 
 @pytest.mark.timeout(800)

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import json
 import os
-import re
 import signal
 import subprocess
-import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, LiteralString
 
@@ -25,11 +21,10 @@ from nacre.runtime.contracts.inbound import Inbound, Reply
 from nacre.runtime.ledger.records import inbound_to_json
 from tests.bridges.line_channel import LineServer
 from tests.extensions.postgres.workers.crowd import Crowd
-from tests.extensions.postgres.workers.served import gateway, settings
+from tests.extensions.postgres.workers.served import answer, gateway, greeting, settings
 from tests.extensions.postgres.workers.worker_process import started
 from tests.house.tree import ROOT
 from tests.runtime.agents import write_settings
-from tests.servers import provider_wire as wire
 from tests.servers.postgres_server import PostgresServer
 from tests.servers.provider_server import ProviderServer
 
@@ -53,10 +48,6 @@ INSERT INTO turns (agent, id, session_key, inbound, is_redelivered)
 VALUES ('main', '1', 'agent:main:main', %s, FALSE) RETURNING pg_notify('nacre_turns', 'asked')::text
 """
 """As programs of 28 November say it."""
-
-
-def greeting(_request: Mapping[str, Any]) -> wire.Step:
-    return wire.reply("hi")
 
 
 @pytest.mark.parametrize("former", FORMER, ids=lambda path: path.name.partition(".")[0])
@@ -93,13 +84,6 @@ async def test_what_a_former_version_left_goes_on(
         ]
     assert [each.rpartition("\n")[2].rpartition("] ")[2] for each in said] == ["one", "two", "three", "four"]
     assert len(provider.requests) == 2
-
-
-def answer(request: Mapping[str, Any]) -> wire.Step:
-    """The last thing that was said, after a while."""
-    threading.Event().wait(0.1)
-    said = re.findall(r"chat-\d+ says \d+", json.dumps(request["messages"]))
-    return wire.reply(f"re: {said[-1]}")
 
 
 async def test_everything_is_replaced_one_after_the_other(

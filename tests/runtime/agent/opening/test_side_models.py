@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from nacre import Agent
 from nacre.runtime.contracts.events import CompactionEnded, FlushEnded, ReplyReady, Warned
-from nacre.runtime.models.scripted import Clock, CountingIds
-from tests.runtime.agents import START, events_of, said, window_settings, write_settings
+from tests.runtime.agents import events_of, opened, said, window_settings, write_settings
 from tests.servers.provider_server import ProviderServer
 from tests.servers.provider_wire import Step, error, reply, stall
 
@@ -52,14 +50,7 @@ async def compacted(tmp_path: Path, provider: Provider, **compaction: Any) -> li
     async with ProviderServer(responder=provider) as server:
         settings["models"] = {"providers": {"openai": {"baseUrl": server.url, "apiKey": "sk-secret-key"}}}
         write_settings(tmp_path, settings)
-        agent = await Agent.open(
-            state_dir=tmp_path,
-            environment={"HOME": str(tmp_path)},
-            clock=Clock(START),
-            new_id=CountingIds(),
-            watch=False,
-        )
-        async with agent:
+        async with opened(tmp_path) as agent:
             events = []
             for number in range(4):
                 events += await events_of(agent, said(f"{number}: {LONG}"))

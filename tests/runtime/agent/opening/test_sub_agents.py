@@ -14,15 +14,15 @@ from nacre import Agent, Inbound, ModelError, SubAgent, UsageLimits, sub_agent, 
 from nacre.runtime.contracts.errors import TurnCancelled, UsageLimitReached
 from nacre.runtime.contracts.events import ReplyReady, TextStreamed, ToolProgressed, TurnFailed
 from nacre.runtime.contracts.model import ChatModel
-from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, fails, says
+from nacre.runtime.models.scripted import ScriptedModel, calls, fails, says
 from nacre.runtime.tools.function import FunctionTool
 from nacre.sessions.contracts.messages import Usage, message_text
 from tests.runtime.agents import (
-    START,
     TODAY,
     entries,
     events_of,
     index_lines,
+    opened,
     said,
     user_texts,
     write_settings,
@@ -60,15 +60,7 @@ def scout(**changes: Any) -> SubAgent:
 async def opened_with(
     tmp_path: Path, model: ChatModel, *tools: SubAgent | FunctionTool[..., Any], ids: str = ""
 ) -> AsyncIterator[Agent]:
-    async with await Agent.open(
-        state_dir=tmp_path,
-        model=model,
-        tools=tools,
-        environment={"HOME": str(tmp_path / "home")},
-        clock=Clock(START),
-        new_id=CountingIds(ids),
-        watch=False,
-    ) as agent:
+    async with opened(tmp_path, model, ids=ids, tools=tools) as agent:
         yield agent
 
 

@@ -101,21 +101,18 @@ async def test_other_statements_are_not_stored(message: str) -> None:
     assert "did not store it" in await said(message)
 
 
-async def test_the_confirmation_quotes_what_stands_where() -> None:
-    """After the tool has written, one sentence names the file and the stored words."""
-    text = await told(
-        "Remember that the boat is called Halcyon.", {"append": f"Appended 40 characters to {TODAY}."}
-    )
-    assert text == f"I wrote this down in `{TODAY}`: “the boat is called Halcyon.”"
-
-
-async def test_a_note_that_was_there_already_is_not_claimed_as_new() -> None:
-    """When the tool adds nothing, the answer says that it stood there before."""
-    text = await told(
-        "Remember that the boat is called Halcyon.",
-        {"append": f"Nothing was added: {TODAY} already contains all of it."},
-    )
-    assert text == f"This already stands in `{TODAY}`: “the boat is called Halcyon.”"
+@pytest.mark.parametrize(
+    ("result", "told_as"),
+    [
+        (f"Appended 40 characters to {TODAY}.", "I wrote this down in"),
+        (f"Nothing was added: {TODAY} already contains all of it.", "This already stands in"),
+    ],
+)
+async def test_the_confirmation_quotes_what_stands_where(result: str, told_as: str) -> None:
+    """After the tool has written, one sentence names the file and the stored words, and whether they are
+    new."""
+    text = await told("Remember that the boat is called Halcyon.", {"append": result})
+    assert text == f"{told_as} `{TODAY}`: “the boat is called Halcyon.”"
 
 
 async def test_a_failed_append_is_reported_with_its_reason() -> None:

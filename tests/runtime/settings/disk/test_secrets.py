@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -64,17 +63,3 @@ def test_the_keyring_is_asked_for_what_the_settings_say_it_has(keyring_file: Pat
 
     assert _key(tmp_path) == from_keyring("BEES_KEY") == "sk-bees"
     assert keyring_file.is_file()
-
-
-@pytest.fixture
-def keyring_file(tmp_path: Path) -> Iterator[Path]:
-    """The file of a keyring of plain text, which the system's stands back for meanwhile."""
-    keyring = pytest.importorskip("keyring", reason="the extra `keyring` is not installed")
-    plain = pytest.importorskip(
-        "keyrings.alt.file", reason="keyrings.alt is not installed"
-    ).PlaintextKeyring()
-    plain.file_path = str(tmp_path / "keyring.cfg")
-    own = keyring.get_keyring()
-    keyring.set_keyring(plain)
-    yield Path(plain.file_path)
-    keyring.set_keyring(own)

@@ -19,8 +19,7 @@ from nacre.runtime.models.scripted import ScriptedModel, ScriptedStep, calls, sa
 from nacre.sessions.contracts.messages import AssistantMessage, ToolResultMessage, message_text
 from tests.faults.crash_driver import at_each_write, count_writes
 from tests.faults.drivers import forked
-from tests.runtime.agents import said, user_texts
-from tests.runtime.hooks.turns import hooked
+from tests.runtime.agents import opened, said, user_texts
 from tests.runtime.tools.approvals.approving import approvals_on_disk, paid, paying, waiting_for
 
 FIRST = ("pay", {"euros": 5, "to": "Ann"})
@@ -31,7 +30,7 @@ async def talk(state_dir: Path, kill_before: int) -> None:
     """Two payments: one is approved in its turn, one behind it."""
     log = state_dir / "paid"
     model = ScriptedModel(calls(FIRST), says("one"), calls(SECOND), says("two"), says("three"))
-    async with hooked(state_dir, model, tools=[paying(log)]) as agent:
+    async with opened(state_dir, model, tools=[paying(log)]) as agent:
         count_writes(kill_before, state_dir)
         async for event in agent.stream(said("pay Ann")):
             if isinstance(event, ApprovalAsked):
@@ -52,7 +51,7 @@ async def gone_on(state_dir: Path) -> str:
 
     steps: list[ScriptedStep] = [says("back", check=look) for _ in range(4)]
     waiting_for(state_dir, 0)
-    async with hooked(state_dir, ScriptedModel(*steps), tools=[paying(log)], ids="after-") as agent:
+    async with opened(state_dir, ScriptedModel(*steps), tools=[paying(log)], ids="after-") as agent:
         for approval in await agent.approvals.list():
             await agent.approvals.approve(approval.id)
         reply = await agent.respond(said("back?"))

@@ -15,8 +15,7 @@ from nacre.runtime.contracts.inbound import Quoted
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import ToolResultMessage, message_text
 from tests.faults.apart.poisoned_home import Home
-from tests.runtime.agents import START, events_of, said, transcript_file
-from tests.runtime.hooks.turns import hooked
+from tests.runtime.agents import START, events_of, opened, said, transcript_file
 from tests.runtime.tools.approvals.approving import answered, approvals_on_disk, paid, paying, waiting_for
 
 PAY = ("pay", {"euros": 5, "to": "Ann"})
@@ -25,7 +24,7 @@ PAY = ("pay", {"euros": 5, "to": "Ann"})
 async def test_an_approved_call_runs_in_the_turn_that_asked(tmp_path: Path) -> None:
     """The question is on disk before it is asked; afterwards nothing of it is left."""
     log, model = tmp_path / "paid", ScriptedModel(calls(PAY), says("done"))
-    async with hooked(tmp_path, model, tools=[paying(log)]) as agent:
+    async with opened(tmp_path, model, tools=[paying(log)]) as agent:
         stream = agent.stream(said("pay"))
         async for event in stream:
             if isinstance(event, ApprovalAsked):
@@ -46,7 +45,7 @@ async def test_an_approved_call_runs_in_the_turn_that_asked(tmp_path: Path) -> N
 async def test_a_denied_call_does_not_run_and_the_model_reads_why(tmp_path: Path) -> None:
     """The reason is the owner's own."""
     log, model = tmp_path / "paid", ScriptedModel(calls(PAY), says("I see."))
-    async with hooked(tmp_path, model, tools=[paying(log)]) as agent:
+    async with opened(tmp_path, model, tools=[paying(log)]) as agent:
         events = await answered(agent, said("pay"), "Too much.")
 
     assert "Too much." in message_text(model.requests[-1].messages[-1])
@@ -69,7 +68,7 @@ async def test_a_tool_can_decide_by_its_arguments(
 ) -> None:
     """A yes, a reason, a no; one that cannot tell asks."""
     log, model = tmp_path / "paid", ScriptedModel(calls(PAY), says("done"))
-    async with hooked(tmp_path, model, tools=[paying(log, **declared)]) as agent:
+    async with opened(tmp_path, model, tools=[paying(log, **declared)]) as agent:
         events = await answered(agent, said("pay"), "yes")
 
     questions = [event for event in events if isinstance(event, ApprovalAsked)]
@@ -89,7 +88,7 @@ async def test_a_hook_can_ask_and_a_no_outweighs_it(tmp_path: Path) -> None:
         return Deny("Not on Sundays.") if denies else None
 
     tool = paying(log, needs_approval=False)
-    async with hooked(tmp_path, model, tools=[tool], hooks={"before_tool": [asks, no]}) as agent:
+    async with opened(tmp_path, model, tools=[tool], hooks={"before_tool": [asks, no]}) as agent:
         first = await answered(agent, said("pay"), "yes")
         denies = True
         second = await answered(agent, said("pay"), "yes")
@@ -103,7 +102,7 @@ async def test_a_hook_can_ask_and_a_no_outweighs_it(tmp_path: Path) -> None:
 async def test_the_owner_answers_in_the_chat_while_the_turn_waits(tmp_path: Path) -> None:
     """`/approve` is heard although the turn holds the lane; alone it lists what waits."""
     log, model = tmp_path / "paid", ScriptedModel(calls(PAY), says("done"))
-    async with hooked(tmp_path, model, tools=[paying(log)], ids="aaaa") as agent:
+    async with opened(tmp_path, model, tools=[paying(log)], ids="aaaa") as agent:
         answers: list[str] = []
         async for event in agent.stream(said("pay")):
             if isinstance(event, ApprovalAsked):
@@ -121,7 +120,7 @@ async def test_only_the_owner_answers_and_only_where_they_may(tmp_path: Path) ->
     log, model = tmp_path / "paid", ScriptedModel(calls(PAY), says("words"), says("more words"), says("done"))
     waiting_for(tmp_path, 0)
     bees = {"chat_kind": "group", "channel": "telegram", "chat_id": "-1"}
-    async with hooked(tmp_path, model, tools=[paying(log)]) as agent:
+    async with opened(tmp_path, model, tools=[paying(log)]) as agent:
         await agent.respond(said("pay", is_owner=False, **bees))
         [asked] = await agent.approvals.list()
         # To others these are words, which the model answers.
@@ -146,7 +145,7 @@ async def test_a_call_is_approved_after_the_turn_went_on(tmp_path: Path) -> None
     log = tmp_path / "paid"
     model = ScriptedModel(calls(PAY), says("It waits."), says("Five euros are paid."))
     waiting_for(tmp_path, 0)
-    async with hooked(tmp_path, model, tools=[paying(log)]) as agent:
+    async with opened(tmp_path, model, tools=[paying(log)]) as agent:
         await agent.ask("pay")
         result = message_text(model.requests[1].messages[-1])
         [asked] = await agent.approvals.list()
@@ -171,11 +170,11 @@ async def test_a_call_is_answered_after_a_restart(tmp_path: Path, answer: str) -
     log = tmp_path / "paid"
     waiting_for(tmp_path, 0)
     first = ScriptedModel(calls(PAY), says("It waits."))
-    async with hooked(tmp_path, first, tools=[paying(log)]) as agent:
+    async with opened(tmp_path, first, tools=[paying(log)]) as agent:
         await agent.ask("pay")
 
     second = ScriptedModel(says("I see."))
-    async with hooked(tmp_path, second, tools=[paying(log)], ids="after-") as agent:
+    async with opened(tmp_path, second, tools=[paying(log)], ids="after-") as agent:
         [asked] = await agent.approvals.list()
         assert any(asked.id in notice for notice in agent.notices)
         if answer == "approve":
@@ -202,7 +201,7 @@ async def test_nobody_answers_in_time(tmp_path: Path) -> None:
     log, clock = tmp_path / "paid", Clock(START)
     model = ScriptedModel(calls(PAY), says("It waits."), says("I see."))
     waiting_for(tmp_path, 0, expireHours=0.2)
-    async with hooked(tmp_path, model, tools=[paying(log)], clock=clock) as agent:
+    async with opened(tmp_path, model, tools=[paying(log)], clock=clock) as agent:
         await agent.ask("pay")
         [asked] = await agent.approvals.list()
         clock.advance(minutes=12)
@@ -221,7 +220,7 @@ async def test_two_calls_wait_side_by_side_and_others_run(tmp_path: Path) -> Non
     log = tmp_path / "paid"
     other = ("pay", {"euros": 7, "to": "Bob"})
     model = ScriptedModel(calls(PAY, ("list", {}), other), says("done"))
-    async with hooked(tmp_path, model, tools=[paying(log)]) as agent:
+    async with opened(tmp_path, model, tools=[paying(log)]) as agent:
         async for event in agent.stream(said("pay")):
             if isinstance(event, ApprovalAsked) and event.arguments["to"] == "Ann":
                 await agent.approvals.deny(event.approval_id)
@@ -243,7 +242,7 @@ async def test_an_approval_that_cannot_be_read_is_set_aside(tmp_path: Path) -> N
     folder.mkdir(parents=True)
     (folder / "0badf00d.json").write_text('{"version": 9}', encoding="utf-8")
     model = ScriptedModel(says("hello"))
-    async with hooked(tmp_path, model) as agent:
+    async with opened(tmp_path, model) as agent:
         assert await agent.approvals.list() == ()
         await agent.ask("hi")
 

@@ -13,8 +13,7 @@ from nacre.runtime.contracts.errors import ApprovalNotFound
 from nacre.runtime.contracts.events import ApprovalAsked, ReplyReady
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import message_text
-from tests.runtime.agents import START, said
-from tests.runtime.hooks.turns import hooked
+from tests.runtime.agents import START, opened, said
 from tests.runtime.tools.approvals.approving import answered, approvals_on_disk, paid, paying, waiting_for
 
 PAY = ("pay", {"euros": 5, "to": "Ann"})
@@ -40,7 +39,7 @@ async def test_an_answer_in_the_chat_comes_too_late(tmp_path: Path, word: str) -
     log, clock = tmp_path / "paid", Clock(START)
     model = ScriptedModel(calls(PAY), says("It waits."), says("I see."))
     waiting_for(tmp_path, 0, expireHours=0.2)
-    async with hooked(tmp_path, model, tools=[paying(log)], clock=clock) as agent:
+    async with opened(tmp_path, model, tools=[paying(log)], clock=clock) as agent:
         await agent.ask("pay")
         [asked] = await agent.approvals.list()
         clock.advance(minutes=12)
@@ -56,7 +55,7 @@ async def test_a_sub_agent_waits_for_the_owner(tmp_path: Path) -> None:
     """Whoever watches the caller is asked; the call runs in the sub-agent, and its words come back."""
     log = tmp_path / "paid"
     model = ScriptedModel(calls(ERRAND), calls(PAY), says("Ann has her money."), says("Done."))
-    async with hooked(tmp_path, model, tools=[errand(log)]) as agent:
+    async with opened(tmp_path, model, tools=[errand(log)]) as agent:
         events = await answered(agent, said("Pay Ann."), "yes")
 
     [question] = [event for event in events if isinstance(event, ApprovalAsked)]
@@ -73,7 +72,7 @@ async def test_a_sub_agent_that_went_on_takes_its_question_along(tmp_path: Path)
     log = tmp_path / "paid"
     model = ScriptedModel(calls(ERRAND), calls(PAY), says("Nobody answered."), says("It is not paid."))
     waiting_for(tmp_path, 0)
-    async with hooked(tmp_path, model, tools=[errand(log)]) as agent:
+    async with opened(tmp_path, model, tools=[errand(log)]) as agent:
         stream = agent.stream(said("Pay Ann."))
         asked = [event.approval_id async for event in stream if isinstance(event, ApprovalAsked)]
         assert await agent.approvals.list() == ()
@@ -90,7 +89,7 @@ async def test_a_question_of_a_sub_agent_that_was_killed_is_refused(tmp_path: Pa
     model = ScriptedModel(calls(ERRAND), calls(PAY), says("Nobody answered."), says("It is not paid."))
     waiting_for(tmp_path, 0)
     left: dict[str, bytes] = {}
-    async with hooked(tmp_path, model, tools=[errand(log)]) as agent:
+    async with opened(tmp_path, model, tools=[errand(log)]) as agent:
         async for event in agent.stream(said("Pay Ann.")):
             if isinstance(event, ApprovalAsked):
                 left = {path.name: path.read_bytes() for path in folder.glob("*.json")}
@@ -98,7 +97,7 @@ async def test_a_question_of_a_sub_agent_that_was_killed_is_refused(tmp_path: Pa
     for name, data in left.items():
         (folder / name).write_bytes(data)
 
-    async with hooked(tmp_path, ScriptedModel(), tools=[errand(log)], ids="after-") as agent:
+    async with opened(tmp_path, ScriptedModel(), tools=[errand(log)], ids="after-") as agent:
         [asked] = await agent.approvals.list()
         with pytest.raises(ApprovalNotFound, match=r"The sub-agent that asked for pay has ended\. Ask"):
             await agent.approvals.approve(asked.id)
@@ -112,7 +111,7 @@ async def test_a_call_that_was_brought_back_runs_no_second_time(tmp_path: Path) 
     log, folder = tmp_path / "paid", tmp_path / "agents/main/approvals"
     model = ScriptedModel(calls(PAY), says("It waits."), says("It is paid."))
     waiting_for(tmp_path, 0)
-    async with hooked(tmp_path, model, tools=[paying(log)]) as agent:
+    async with opened(tmp_path, model, tools=[paying(log)]) as agent:
         await agent.ask("pay")
         left = {path.name: path.read_bytes() for path in folder.glob("*.json")}
         [asked] = await agent.approvals.list()
@@ -138,7 +137,7 @@ async def test_nothing_to_approve_lists_no_folder(tmp_path: Path) -> None:
 
     sys.addaudithook(watch)
     model = ScriptedModel(calls(PAY), says("done"), says("hello"))
-    async with hooked(tmp_path, model, tools=[paying(log)]) as agent:
+    async with opened(tmp_path, model, tools=[paying(log)]) as agent:
         await answered(agent, said("pay"), "yes")
         assert not folder.exists()
         listed.clear()

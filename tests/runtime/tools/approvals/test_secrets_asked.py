@@ -11,8 +11,7 @@ from nacre.runtime.contracts.events import ApprovalAsked, FlushEnded, ToolEnded
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import message_text
-from tests.runtime.agents import TODAY, events_of, said, write_settings
-from tests.runtime.hooks.turns import hooked
+from tests.runtime.agents import TODAY, events_of, opened, said, write_settings
 from tests.runtime.tools.approvals.approving import answered
 
 KEY = "sk-proj-abcdEFGH1234567890xyz"
@@ -32,7 +31,7 @@ async def test_the_owner_is_asked_before_a_key_is_written(tmp_path: Path, answer
         calls(("append", {"path": TODAY, "text": "- The gate is green"})),
         says("done"),
     )
-    async with hooked(tmp_path, model) as agent:
+    async with opened(tmp_path, model) as agent:
         events = await answered(agent, said("Note it."), answer)
     asked = [event for event in events if isinstance(event, ApprovalAsked)]
     log = (tmp_path / "workspace" / TODAY).read_text(encoding="utf-8")
@@ -50,7 +49,7 @@ async def test_an_edit_and_a_whole_file_are_asked_about_too(tmp_path: Path) -> N
         calls(("edit", {"path": "notes.md", "old_text": "- a", "new_text": f"- b {KEY}"})),
         says("done"),
     )
-    async with hooked(tmp_path, model) as agent:
+    async with opened(tmp_path, model) as agent:
         events = await answered(agent, said("Note it."), "yes")
 
     assert sum(isinstance(event, ApprovalAsked) for event in events) == 2
@@ -67,7 +66,7 @@ async def test_a_rule_that_asks_for_nothing_lets_no_key_in(tmp_path: Path, tool:
         "edit": {"old_text": "- a", "new_text": f"- {KEY}"},
     }
     model = ScriptedModel(calls((tool, {"path": "notes.md", **arguments[tool]})), says("done"))
-    async with hooked(tmp_path, model) as agent:
+    async with opened(tmp_path, model) as agent:
         (tmp_path / "workspace/notes.md").write_text("- a\n", encoding="utf-8")
         events = await events_of(agent, said("Note it."))
     [ended] = [event for event in events if isinstance(event, ToolEnded)]
@@ -82,7 +81,7 @@ async def test_in_a_group_nobody_is_asked(tmp_path: Path) -> None:
     _asks(tmp_path)
     path = "chats/telegram-group-7/notes.md"
     model = ScriptedModel(calls(("append", {"path": path, "text": f"- {KEY}"})), says("done"))
-    async with hooked(tmp_path, model) as agent:
+    async with opened(tmp_path, model) as agent:
         events = await events_of(agent, GROUP)
     [ended] = [event for event in events if isinstance(event, ToolEnded)]
 
@@ -99,7 +98,7 @@ async def test_a_flush_redacts_and_its_line_says_so(tmp_path: Path) -> None:
         calls(("append", {"text": f"- The key is {KEY}\n- Tea"}), purpose="flush"),
         says("NO_REPLY", purpose="flush"),
     )
-    async with hooked(tmp_path, model) as agent:
+    async with opened(tmp_path, model) as agent:
         await events_of(agent, said(f"The key is {KEY}. I drink tea."))
         events = await events_of(agent, said("/compact"))
     [ended] = [event for event in events if isinstance(event, FlushEnded)]

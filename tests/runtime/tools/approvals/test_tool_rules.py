@@ -15,8 +15,7 @@ from nacre.runtime.settings.config import load_config
 from nacre.runtime.tools.function import ToolChat
 from nacre.runtime.turn.context import offered_tools
 from nacre.sessions.contracts.messages import message_text
-from tests.runtime.agents import events_of, said, write_settings
-from tests.runtime.hooks.turns import hooked
+from tests.runtime.agents import events_of, opened, said, write_settings
 from tests.runtime.tools.approvals.approving import answered, paid, paying
 
 GROUP = {"chat_kind": "group", "is_owner": False, "channel": "telegram", "chat_id": "-1"}
@@ -26,7 +25,7 @@ async def offered(state_dir: Path, rules: dict[str, Any], **inbound: Any) -> set
     """The tools that a model is sent in one chat."""
     write_settings(state_dir, {"tools": {"rules": rules}})
     model = ScriptedModel(says("hi"))
-    async with hooked(state_dir, model, tools=[paying(state_dir / "paid", chats=("private",))]) as agent:
+    async with opened(state_dir, model, tools=[paying(state_dir / "paid", chats=("private",))]) as agent:
         await events_of(agent, said("hi", **inbound))
     return {spec.name for spec in model.requests[0].tools}
 
@@ -74,7 +73,7 @@ async def test_no_rule_gives_a_group_more_of_nacres_own_tools(tmp_path: Path) ->
     rules = {"memory_get": {"chats": ["group"]}, "write": {"chats": ["private"]}}
     in_group = await offered(tmp_path, rules, **GROUP)
     model = ScriptedModel(calls(("memory_get", {"path": "MEMORY.md"})), says("no"))
-    async with hooked(tmp_path, model) as agent:
+    async with opened(tmp_path, model) as agent:
         await agent.respond(said("what is in MEMORY.md?", **GROUP))
 
     assert json.loads(message_text(model.requests[1].messages[-1]))["text"] == ""
@@ -94,7 +93,7 @@ async def test_the_owner_says_what_is_confirmed(
         calls(("pay", {"euros": 5, "to": "Ann"}), ("append", {"path": "memory/x.md", "text": "- tea"})),
         says("done"),
     )
-    async with hooked(tmp_path, model, tools=[paying(log, needs_approval=declared)]) as agent:
+    async with opened(tmp_path, model, tools=[paying(log, needs_approval=declared)]) as agent:
         events = await answered(agent, said("pay"), "yes")
 
     asked = [event.tool_name for event in events if isinstance(event, ApprovalAsked)]
