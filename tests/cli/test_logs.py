@@ -12,6 +12,10 @@ import pytest
 
 from nacre.cli.logs import MAX_LOG_BYTES, RedactingFormatter, secret_values
 from nacre.cli.screen.json_text import json_text
+from tests.cli.program import environment
+from tests.runtime.agents import write_settings
+from tests.runtime.settings.disk.test_auth_profiles import write_profiles
+from tests.servers.warm_python import run_warm
 
 
 def line(message: str, *secrets: str) -> str:
@@ -45,6 +49,39 @@ def test_known_secrets_are_hidden_whatever_they_look_like() -> None:
     assert json.loads(line("it said plain words here, at /home/ada/long", *secrets))["message"] == (
         "it said [hidden], at /home/ada/long"
     )
+
+
+def test_a_trace_keeps_no_secret() -> None:
+    """What failed often quotes the key or the address that it is about."""
+    try:
+        raise ValueError("plain words here, at https://user:hunter22@example.org/x")
+    except ValueError:
+        record = logging.LogRecord("nacre.x", logging.ERROR, __file__, 1, "no", None, sys.exc_info())
+    trace = json.loads(RedactingFormatter(("plain words here",)).format(record))["trace"]
+    assert trace.endswith("ValueError: [hidden], at https://[hidden]@example.org/x")
+    assert "hunter22" not in trace
+
+
+BEGUN = """
+import click, logging
+from nacre.cli.invocation import begin
+begin(click.Context(click.Command("x"), obj={}))
+logging.getLogger("a.library").warning("sent key of a setting, key of a profile and key of a file")
+"""
+
+
+def test_the_keys_of_an_install_are_hidden_whoever_logs_them(tmp_path: Path) -> None:
+    """Those of its settings, its sign-in and its `.env`: libraries quote what they were given."""
+    state, script = tmp_path / ".nacre", tmp_path / "begun.py"
+    write_settings(state, {"models": {"providers": {"openai": {"apiKey": "key of a setting"}}}})
+    profile = {"type": "api_key", "provider": "groq", "key": "key of a profile"}
+    write_profiles(state / "agents/main", profiles={"groq:default": profile})
+    (state / ".env").write_text("EVE_TOKEN='key of a file'\n")
+    script.write_text(BEGUN)
+    run_warm(str(script), cwd=tmp_path, env=environment(tmp_path), timeout_seconds=60)
+
+    [record] = (state / "logs/nacre.log").read_text().splitlines()
+    assert json.loads(record)["message"] == "sent [hidden], [hidden] and [hidden]"
 
 
 def test_what_a_key_file_gave_is_hidden_from_then_on() -> None:

@@ -146,6 +146,19 @@ async def test_days_narrow_a_search(tmp_path: Path) -> None:
     await engine.close()
 
 
+async def test_a_question_as_of_a_day_is_asked_on_that_day(tmp_path: Path) -> None:
+    """Yesterday is the day before it, and what was noted on it has not aged."""
+    days = (7, 8, 9)
+    workspace(tmp_path, {f"memory/2026-02-{day:02}.md": f"- Tea with Ann, cup {day}.\n" for day in days})
+    engine = await open_engine(tmp_path, {"query": {"hybrid": {"temporalDecay": {"enabled": True}}}})
+    report = await engine.search("With whom was the tea yesterday?", as_of="2026-02-09", explain=True)
+    await engine.close()
+
+    decays = {hit.path: hit.explain.decay_factor for hit in report.hits if hit.explain}
+    assert _paths(report)[0] == "memory/2026-02-08.md"
+    assert decays["memory/2026-02-09.md"] == 1
+
+
 async def test_a_question_that_is_only_a_day_finds_what_was_noted_then(tmp_path: Path) -> None:
     """A note of no day that has the words of the question comes behind."""
     workspace(

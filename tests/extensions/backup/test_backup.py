@@ -9,6 +9,7 @@ import io
 import json
 import os
 import sqlite3
+import sys
 import tarfile
 from contextlib import closing
 from pathlib import Path
@@ -117,12 +118,17 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "taken").iterdir()] == ["letter.txt"]
 
 
-def _archive(path: Path, *files: tuple[str, bytes], manifest: dict[str, object] | None = None) -> None:
+def _archive(path: Path, *files: tuple[str, bytes | str], manifest: dict[str, object] | None = None) -> None:
+    """An archive of files, and of links, whose data is a text: where they lead."""
     with tarfile.open(path, "w:gz") as tar:
         for name, data in [*files, *([("manifest.json", json.dumps(manifest).encode())] if manifest else [])]:
             member = tarfile.TarInfo(name)
-            member.size = len(data)
-            tar.addfile(member, io.BytesIO(data))
+            if isinstance(data, str):
+                member.type, member.linkname = tarfile.SYMTYPE, data
+                tar.addfile(member)
+            else:
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
 
 
 def _manifest(*entries: dict[str, object]) -> dict[str, object]:
@@ -185,12 +191,16 @@ def _odd_member(path: Path, name: str, kind: bytes, size: int = 0) -> None:
 
 
 def test_what_cannot_be_trusted_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    """A name twice, a file as a folder, an odd kind or size: a sentence, and no folder or byte is made."""
+    """A name twice, a file or a link as a folder, an odd kind or size: a sentence, and no folder or byte is
+    made."""
     run_nacre(tmp_path, "init")
     one, two = _entry("state/a", b"x"), _entry("state/a/b", b"x")
     twice = [("state/a", b"x"), ("state/a", b"x")]
     _archive(tmp_path / "twice.tar.gz", *twice, manifest=_manifest(one))
     _archive(tmp_path / "both.tar.gz", ("state/a", b"x"), ("state/a/b", b"x"), manifest=_manifest(one, two))
+    link = {"path": "state/a", "kind": "link", "link": str(tmp_path)}
+    through = [("state/a", str(tmp_path)), ("state/a/b", b"x")]
+    _archive(tmp_path / "through.tar.gz", *through, manifest=_manifest(link, two))
     other = _entry("state/./a", b"x")
     _archive(tmp_path / "dot.tar.gz", ("state/a", b"x"), ("state/./a", b"x"), manifest=_manifest(one, other))
     _archive(tmp_path / "kind.tar.gz", ("state/a", b"x"), manifest=_manifest(one | {"kind": "device"}))
@@ -205,6 +215,7 @@ def test_what_cannot_be_trusted_is_refused_before_anything_is_written(tmp_path: 
     for name, reason in {
         "twice": "occurs twice",
         "both": "which is not a folder",
+        "through": "which is not a folder",
         "dot": "which no backup contains",
         "kind": "which no backup contains",
         "fifo": "of a kind",
@@ -220,6 +231,23 @@ def test_what_cannot_be_trusted_is_refused_before_anything_is_written(tmp_path: 
         if name != "long":  # what a disk refuses is known when it does
             assert not (tmp_path / "deep").exists(), name
     assert [*(tmp_path / "deep").iterdir()] == []
+
+
+def test_an_archive_that_is_exchanged_while_it_is_restored_is_refused(tmp_path: Path) -> None:
+    """What is written is what was checked: another one with names and sizes of the first is none."""
+    archive, other, target = (tmp_path / name for name in ("a.tar.gz", "b.tar.gz", "new"))
+    for path, data in ((archive, b"mine"), (other, b"evil")):
+        _archive(path, ("state/a.md", data), manifest=_manifest(_entry("state/a.md", data)))
+
+    def exchange(event: str, arguments: tuple[object, ...]) -> None:
+        if event == "os.mkdir" and str(arguments[0]).endswith(".restoring") and other.exists():
+            other.replace(archive)
+
+    sys.addaudithook(exchange)
+    with pytest.raises(ArchiveUnusable, match="changed while it was read"):
+        restore_backup(archive, target, identity=None)
+    assert not other.exists()
+    assert not target.exists()
 
 
 def test_what_a_killed_restore_left_is_removed_by_the_next(tmp_path: Path) -> None:

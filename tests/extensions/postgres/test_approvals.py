@@ -37,15 +37,15 @@ class TestTable(ApprovalStoreContract):
         held = {KEY: 1}
         async with tables(place, held) as (database, late, now):
             await database.write(lambda connection: connection.execute(LANE, {"fence": 1}))
-            assert await late.put(asked("a"))
+            assert await late.put(asked("a", state="approved"))
             await database.write(lambda connection: connection.execute(LANE, {"fence": 2}))
             with pytest.raises(SessionTakenOver):
                 await late.put(asked("b"))
             with pytest.raises(SessionTakenOver, match="was not run here"):
-                await late.change("a", claimed, by_turn=True)
+                await claimed(late, "a")
             held[KEY] = 2
-            assert (await now.get("a")) == asked("a")
-            assert (await now.change("a", claimed, by_turn=True)) is not None
+            assert (await now.get("a")) == asked("a", state="approved")
+            assert (await claimed(now, "a")) is not None
             held[KEY] = 1
             assert (await late.change("a", lambda found: found, by_turn=False)) is not None
 
@@ -56,7 +56,7 @@ class TestTable(ApprovalStoreContract):
             row = {"agent": "main", "id": "a", "body": b'{"version": 9}'}
             await database.write(lambda connection: connection.execute(SET, row))
             assert (await one.all(), await one.get("a")) == ((), None)
-            assert await one.change("a", claimed, by_turn=True) is None
+            assert await claimed(one, "a") is None
             assert not await one.put(asked("a"))
             assert await database.read(lambda db: db.execute("SELECT body FROM approvals").fetchone()) == (
                 b'{"version": 9}',

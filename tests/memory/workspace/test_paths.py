@@ -24,6 +24,7 @@ PIECES = st.sampled_from(
         "out",
         "loop",
         "up",
+        "near",
         "b.md",
         "\0",
         "/",
@@ -49,6 +50,7 @@ def furnished(folder: Path) -> Path:
     (root / "a" / "b.md").write_text("b", encoding="utf-8")
     (root / "in").symlink_to("a")
     (root / "out").symlink_to(folder)
+    (root / "near").symlink_to(f"{root}-of-another")
     (root / "up").symlink_to("../secret.md")
     (root / "dangling").symlink_to("../not-there/x.md")
     (root / "loop").symlink_to("loop")
@@ -83,6 +85,7 @@ def test_accepted_path_is_always_inside(shared_root: Path, pieces: list[str], ab
         "a/../a/b.md",
         "out/secret.md",
         "out/new/file.md",
+        "near/secret.md",
         "up",
         "dangling",
         "loop",

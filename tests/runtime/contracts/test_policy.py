@@ -38,6 +38,7 @@ def test_only_the_owner_in_a_direct_private_session_is_private(kind: str, owner:
 
     assert policy.is_private == (kind == "direct" and owner and key)
     assert policy.loads_daily_logs == policy.is_private
+    assert (policy.audience == "group") == (kind != "direct")
 
 
 @pytest.mark.parametrize("doubtful", [None, 1, "yes", object()])

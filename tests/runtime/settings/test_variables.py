@@ -10,7 +10,7 @@ import pytest
 
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.config import load_config
-from nacre.runtime.settings.disk.variables import filled_in, unset_in
+from nacre.runtime.settings.disk.variables import filled_in, hide_values, unset_in
 from tests.runtime.agents import write_settings
 
 
@@ -124,3 +124,11 @@ def test_what_a_variable_holds_is_never_told(tmp_path: Path, settings: str) -> N
     with pytest.raises(ConfigError, match=r"\$\{BEES_KEY\}") as refused:
         load_config(environment, state_dir=tmp_path)
     assert "sk secret" not in "".join(traceback.format_exception(refused.value))
+
+
+def test_of_a_value_that_begins_as_another_nothing_is_left(tmp_path: Path) -> None:
+    """The longer one is replaced first."""
+    file = tmp_path / "nacre.json5"
+    file.write_text('{a: "${BEES_KEY}", b: "${WASPS_KEY}"}')
+    keys = {"BEES_KEY": "sk-1", "WASPS_KEY": "sk-123"}
+    assert hide_values("Not sk-123, but sk-1.", file, keys) == "Not ${WASPS_KEY}, but ${BEES_KEY}."

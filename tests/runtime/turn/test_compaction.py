@@ -18,6 +18,7 @@ from nacre.sessions.entries.entries import Compaction, SessionHeader, entry_to_j
 from nacre.sessions.journal.journal import Journal
 from nacre.sessions.view.transcript import build_transcript
 from tests.runtime.agents import (
+    LONG,
     entries,
     events_of,
     index_lines,
@@ -25,6 +26,7 @@ from tests.runtime.agents import (
     opened,
     said,
     transcript_file,
+    used,
     user_texts,
     window_settings,
     write_settings,
@@ -34,16 +36,9 @@ from tests.sessions.talk import STAMP, Branch, answer, counted_ids, result, tick
 pytestmark = pytest.mark.usefixtures("steady_frame")
 
 
-LONG = "The hive needs sugar before the frost comes. " * 300
-"""About 3,000 tokens."""
-
 SUMMARY = says("## Goal\nKeep bees.", purpose="compaction")
 NO_NOTES = says("NO_REPLY", purpose="flush")
 GARBAGE = says("Certainly!", purpose="compaction")
-
-
-def used(tokens: int) -> Usage:
-    return Usage(input_tokens=tokens - 10, output_tokens=10)
 
 
 def compaction_settings(**compaction: Any) -> dict[str, Any]:
@@ -105,7 +100,8 @@ async def test_a_summary_that_gains_nothing_is_not_stored(tmp_path: Path) -> Non
 
 @pytest.mark.covers("A10-9", "ASK-4", "ASK-20")
 async def test_compact_by_hand_keeps_the_tail(tmp_path: Path) -> None:
-    """After `/compact` the newest turns are there word for word, as after any other compaction."""
+    """After `/compact` the newest turns are there word for word, as after any other compaction. A second one
+    at once asks no model: what stays was flushed with what went."""
     write_settings(tmp_path, window_settings())
     model = ScriptedModel(
         *[says("noted", usage=used(2_000))] * 4, says("the last answer"), NO_NOTES, SUMMARY, says("yes")
@@ -113,8 +109,8 @@ async def test_compact_by_hand_keeps_the_tail(tmp_path: Path) -> None:
     async with opened(tmp_path, model) as agent:
         for number in range(4):
             await agent.respond(said(f"{number}: {LONG}"))
-        await agent.respond(said("the last words"))
-        await agent.respond(said("/compact"))
+        for text in ("the last words", "/compact", "/compact"):
+            await agent.respond(said(text))
         await agent.respond(said("do you remember?"))
     model.assert_complete()
 

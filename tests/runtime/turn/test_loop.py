@@ -18,10 +18,19 @@ from nacre.runtime.contracts.errors import (
     TurnCancelled,
     UsageLimitReached,
 )
-from nacre.runtime.contracts.events import Event, ReplyReady, TextStreamed, ToolEnded, ToolStarted, TurnFailed
+from nacre.runtime.contracts.events import (
+    AnswerDiscarded,
+    Event,
+    ReplyReady,
+    TextStreamed,
+    ToolEnded,
+    ToolStarted,
+    TurnFailed,
+)
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
 from nacre.runtime.contracts.policy import ChatPolicy
-from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, ScriptedStep, calls, fails, says
+from nacre.runtime.models.failover import stream_with_retries
+from nacre.runtime.models.scripted import Clock, ScriptedModel, ScriptedStep, calls, fails, says
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, Toolbox, ToolFailed, ToolOutput
 from nacre.runtime.turn.loop import StepLimitReached, run_loop
 from nacre.runtime.turn.sub_agent import MOST_DEPTH
@@ -34,7 +43,7 @@ from nacre.sessions.contracts.messages import (
     user_message,
 )
 from tests.runtime.agent.test_stopping import assert_paired
-from tests.runtime.agents import START, entries, said, transcript_file
+from tests.runtime.agents import entries, opened, said, transcript_file
 
 
 class Wait(ToolArguments):
@@ -61,6 +70,9 @@ class Memory:
 
     async def record(self, message: Message) -> None:
         self.messages.append(message)
+
+    async def set_aside(self, answer: AssistantMessage) -> None:
+        """Nobody looks at it."""
 
     async def record_joined_messages(self) -> None:
         """Nobody says anything while tools run."""
@@ -204,6 +216,25 @@ async def test_the_silent_token_is_not_streamed() -> None:
     assert [event for event in events if isinstance(event, TextStreamed)] == []
 
 
+async def test_nothing_of_an_answer_that_broke_off_is_streamed_with_the_next() -> None:
+    """Not even what was held back, because it might have become the token."""
+    model = ScriptedModel(fails(ModelUnavailable("gone"), after_text="Well, NO_RE"), says("Hello."))
+    events: list[Event] = []
+
+    async def at_once(_seconds: float) -> None:
+        """The provider is back."""
+
+    await run_loop(
+        Memory(),
+        ask=lambda request: stream_with_retries(model, request, sleep=at_once, on_retry=lambda *_told: None),
+        toolbox=Toolbox([], now_ms=Clock().now_ms),
+        emit=events.append,
+        max_steps=1,
+    )
+    [place] = [place for place, event in enumerate(events) if isinstance(event, AnswerDiscarded)]
+    assert "".join(event.text for event in events[place:] if isinstance(event, TextStreamed)) == "Hello."
+
+
 SPENT = Usage(input_tokens=90, output_tokens=10, cost_usd=0.25)
 STEP = calls(("list", {}), ("list", {}), usage=SPENT)
 
@@ -216,17 +247,7 @@ async def keeping(
     tools: tuple[Callable[..., Any], ...] = (),
 ) -> AsyncIterator[tuple[Agent, ScriptedModel]]:
     model = ScriptedModel(*steps)
-    agent = await Agent.open(
-        state_dir=state_dir,
-        model=model,
-        tools=tools,
-        limits=limits,
-        environment={"HOME": str(state_dir / "home")},
-        clock=Clock(START),
-        new_id=CountingIds(""),
-        watch=False,
-    )
-    async with agent:
+    async with opened(state_dir, model, tools=tools, limits=limits) as agent:
         yield agent, model
 
 

@@ -135,6 +135,17 @@ def test_check_tells_what_would_be_left_out(tmp_path: Path, settings: dict[str, 
     assert told in answer["problem"]
 
 
+@pytest.mark.parametrize("key", ["mcp.servers.bees.env", "plugins.entries.bees.config"])
+def test_explain_hides_what_may_be_a_secret_whatever_its_name(tmp_path: Path, key: str) -> None:
+    """The variables of a tool server, and what an extension is told."""
+    server, entry = {"command": "bees", "env": {"HIVE": "4711"}}, {"config": {"hive": "4711"}}
+    settings = {"mcp": {"servers": {"bees": server}}, "plugins": {"entries": {"bees": entry}}}
+    write_settings(tmp_path / ".nacre", settings)
+    ended = run_here(tmp_path, "config", "explain", key, "--json")
+
+    assert json.loads(ended.stdout)["value"] == "[hidden]"
+
+
 def test_explain_says_where_a_value_comes_from(tmp_path: Path, file: Path) -> None:
     """A line of the file, an agent's own entry, a variable, the default; and what the setting is for."""
 

@@ -443,6 +443,20 @@ async def test_a_chat_is_not_told_of_a_line_that_it_may_not_see(
     assert [old.by for hit in report.hits for old in hit.superseded] == marked
 
 
+@pytest.mark.parametrize(("listeners", "audiences"), [("chats/club", []), (PRIVATE, [PRIVATE])])
+async def test_a_chat_is_not_told_who_said_its_line_in_private(
+    root: Path, listeners: str, audiences: list[str]
+) -> None:
+    """Its own note may have the same words; where else they were said is the owner's to know."""
+    await by(root, MINE).append(LOG, "- The code is 4711.")
+    (root / "chats/club").mkdir(parents=True)
+    (root / "chats/club/codes.md").write_text("- The code is 4711.\n", encoding="utf-8")
+    report = SearchReport(hits=(_hit("chats/club/codes.md", 1),), mode="lexical")
+    _, told = await attributed(_Inside(root), Sources(opened(root)), report, listeners=listeners)
+
+    assert [each.source.audience for lines in told.values() for each in lines] == audiences
+
+
 async def _asked_for_the_city(root: Path, newer: str, *, said_to: str, listeners: str) -> SearchReport:
     await by(root, replace(MINE, audience="chats/club")).append("chats/club/old.md", "- Ada's city: Kiel")
     of_chat = by(root, replace(MINE, audience=said_to))

@@ -131,6 +131,21 @@ async def test_what_nothing_answers_stays_unanswered(tmp_path: Path) -> None:
     assert reranker.asked == []
 
 
+async def test_what_loses_its_place_may_be_too_little_there(tmp_path: Path) -> None:
+    """An old note has its decay at the lower place too, and the least score is asked once more."""
+    old = "The blue hive, our blue hive, is the hive that Rosa painted blue when it rained in the north."
+    texts = {"03-13": "The hive is blue.", "03-12": "A hive came in May, from Rosa's meadow.", "01-14": old}
+    workspace(tmp_path, {f"memory/2026-{day}.md": f"- {text}\n" for day, text in texts.items()})
+    decay = {"query": {"hybrid": {"temporalDecay": {"enabled": True, "halfLifeDays": 90}}}}
+    found = []
+    for reranker in (None, ShortestFirst()):
+        engine = await open_engine(tmp_path, decay, reranker=reranker)
+        report = await engine.search("Is the hive blue?", min_score=0.3)
+        await engine.close()
+        found.append([hit.path[12:17] for hit in report.hits])
+    assert found == [["03-13", "01-14", "03-12"], ["03-13", "03-12"]]
+
+
 async def test_places_behind_the_candidates_stay_behind(tmp_path: Path) -> None:
     """With two candidates the third is no better for being short."""
     reranker = ShortestFirst()

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from nacre.runtime.contracts.clock import random_id
+from nacre.runtime.contracts.errors import ApprovalNotFound
+from nacre.runtime.tools.approvals.approvals import Approvals
 from nacre.runtime.tools.approvals.store import Approval, ApprovalStore
 
 KEY = "agent:main:main"
@@ -33,9 +37,14 @@ def asked(name: str, **more: Any) -> Approval:
     return Approval(**{**values, **more})
 
 
-def claimed(found: Approval) -> Approval | None:
-    """What whoever runs a call makes of it."""
-    return replace(found, state="running") if found.state == "asked" else None
+def answering(store: ApprovalStore, *, now_ms: int) -> Approvals:
+    """Whoever answers and runs the calls of a store, at a moment."""
+    return Approvals(store, now_ms=lambda: now_ms, new_id=random_id, wait_seconds=0, expire_ms=1)
+
+
+async def claimed(store: ApprovalStore, name: str) -> Approval | None:
+    """What whoever runs a call makes of it first."""
+    return await answering(store, now_ms=1).claim(name)
 
 
 class ApprovalStoreContract:
@@ -56,13 +65,22 @@ class ApprovalStoreContract:
             await other.remove("b")
             await other.remove("b")
             assert (await one.get("b"), await one.get("a")) == (None, asked("a", asked_at_ms=7))
-            assert await one.change("b", claimed, by_turn=True) is None
+            assert await claimed(one, "b") is None
 
-    async def test_a_change_is_made_once(self, place: Any) -> None:
-        """Of many who claim a call at the same time one has it."""
+    async def test_a_call_is_claimed_once(self, place: Any) -> None:
+        """Not before it is approved; then one of many who claim it at the same time has it."""
         async with self.opened(place) as (one, other):
             await one.put(asked("a"))
-            tries = [store.change("a", claimed, by_turn=True) for store in (one, other) * 5]
-            had = [found for found in await asyncio.gather(*tries) if found is not None]
-            assert [found.state for found in had] == ["running"]
-            assert (await other.get("a")) == had[0]
+            assert await claimed(one, "a") is None
+            await answering(other, now_ms=1).answer("a", approved=True)
+            had = await asyncio.gather(*(claimed(store, "a") for store in (one, other) * 5))
+            assert [found.state for found in had if found is not None] == ["running"]
+            assert await other.get("a") in had
+
+    async def test_an_answer_counts_in_time_only(self, place: Any) -> None:
+        """Also where time went by after the owner had found the call."""
+        async with self.opened(place) as (one, other):
+            await one.put(asked("a"))
+            with pytest.raises(ApprovalNotFound):
+                await answering(other, now_ms=2).answer("a", approved=True)
+            assert await one.get("a") == asked("a")
