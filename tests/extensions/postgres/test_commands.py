@@ -145,8 +145,8 @@ def test_people_are_let_in_by_the_database_alone(database_url: str, tmp_path: Pa
 def test_the_document_is_true(database_url: str, tmp_path: Path) -> None:
     """Each command of `docs/postgres.md` answers as it is shown there."""
     run_nacre(tmp_path, "init", NACRE_DATABASE_URL=database_url)
-    section = (ROOT / "docs/postgres.md").read_text().split("## The notes in a folder")[1]
-    block = section.split("```text\n")[1].split("```")[0]
+    blocks = re.findall(r"```text\n(.*?)```", (ROOT / "docs/postgres.md").read_text(), re.DOTALL)
+    [block] = [each for each in blocks if "workspace pull" in each]
 
     for command, answer in re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", block, re.MULTILINE):
         if command.startswith("nacre "):

@@ -59,6 +59,25 @@ def test_a_plan_stays_with_one_agent(database_url: str) -> None:
 
 
 @pytest.mark.postgres
+def test_a_lane_is_not_taken_while_its_last_holder_writes(database_url: str) -> None:
+    """What was begun under a fence is committed before there is a later one, which then refuses the rest."""
+    import psycopg
+
+    taking = {**VALUES, "lane": "k"}
+    writing = {**taking, "key": "k", "old": None}
+    with psycopg.connect(database_url) as late, psycopg.connect(database_url, autocommit=True) as now:
+        assert now.execute(statements.TAKE_LANE, taking).fetchone() is not None
+        now.execute(statements.LEAVE_LANE, taking)
+        assert late.execute(statements.REPLACE_LINE, writing).fetchone() == ("k",)
+        now.execute("SET lock_timeout = '50ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            now.execute(statements.TAKE_LANE, taking)
+        late.commit()
+        assert now.execute(statements.TAKE_LANE, taking).fetchone() is not None
+        assert late.execute(statements.REPLACE_LINE, {**writing, "old": "x"}).fetchone() is None
+
+
+@pytest.mark.postgres
 def test_each_table_can_be_partitioned_by_agent(database_url: str) -> None:
     """A copy of each that is partitioned by a hash of the agent takes all its keys, which begin with it."""
     import psycopg

@@ -497,6 +497,14 @@ async def test_what_two_people_share_with_a_question_about_a_third_marks_nothing
     assert not any(superseded(report).values())
 
 
+async def test_of_two_notes_of_one_day_none_is_out_of_date(tmp_path: Path) -> None:
+    """Nobody knows which was written later."""
+    boats = {NEWER: "- Zoe's boat is called Seagull.\n", f"{NEWER}-b": "- Zoe's boat is called Kittiwake.\n"}
+    report = await search(tmp_path, "What is Zoe's boat called?", **boats)
+
+    assert superseded(report) == {f"memory/{NEWER}.md": [], f"memory/{NEWER}-b.md": []}
+
+
 @pytest.mark.parametrize(
     ("asked", "older", "newer", "is_marked"),
     [

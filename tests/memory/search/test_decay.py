@@ -63,11 +63,12 @@ def test_evergreen_files_never_fade(path: str) -> None:
     assert factor(path, age_seconds=YEARS) == 1.0
 
 
+@pytest.mark.parametrize(("path", "source"), [("sessions/a.jsonl", "sessions"), ("notes/plan.md", "memory")])
 @pytest.mark.covers("SRCH-15")
-def test_a_transcript_fades_by_its_file() -> None:
-    """A transcript of thirty days ago counts half."""
-    assert factor("sessions/a.jsonl", source="sessions", age_seconds=30 * 86_400.0) == pytest.approx(0.5)
-    assert factor("sessions/a.jsonl", source="sessions", age_seconds=0) == 1.0
+def test_a_transcript_fades_by_its_file(path: str, source: Source) -> None:
+    """A transcript of thirty days ago counts half, and so does a note of `extraPaths`."""
+    assert factor(path, source=source, age_seconds=30 * 86_400.0) == pytest.approx(0.5)
+    assert factor(path, source=source, age_seconds=0) == 1.0
 
 
 def test_the_worked_example_comes_out() -> None:
