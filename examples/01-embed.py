@@ -13,6 +13,6 @@ async def main(state_dir: str) -> None:
             print(reply.text if reply else "(the assistant stays silent)")
 
 
-# Leave `state_dir` out and the agent keeps everything in ~/.nacre, as `nacre chat` does.
+# Without `state_dir`, the agent stores everything in ~/.nacre, as `nacre chat` does.
 with TemporaryDirectory() as folder:
     asyncio.run(main(folder))

@@ -15,7 +15,7 @@ GROUPS = {"chess": {"ann", "bob"}}
 
 
 def signed_in(request: Request) -> str | None:
-    return request.headers.get("x-user")  # your app knows better: a session, a token
+    return request.headers.get("x-user")  # in your app: a session or a token
 
 
 @asynccontextmanager

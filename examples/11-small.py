@@ -1,4 +1,4 @@
-"""A tool in three lines and a memory engine in eight: the least that an author writes."""
+"""A tool in three lines and a memory engine in eight: the minimum that an author writes."""
 
 import asyncio
 from tempfile import TemporaryDirectory

@@ -231,7 +231,7 @@ class AgentSettings(SettingsSection):
     """`agents.defaults`: the settings of all agents."""
 
     profile: Profile = "assistant"
-    """The size of the prompt; see [profiles](bots.md#profiles)."""
+    """The size of the prompt; see [profiles](bots.md#choose-a-profile)."""
     workspace: str = ""
     """The workspace folder. Default: `<state>/workspace`. `~` is the home folder. If there are several
     agents, this is the folder of the default agent."""

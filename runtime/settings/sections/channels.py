@@ -107,7 +107,7 @@ class Binding(SettingsSection):
 
     agent_id: str
     """The agent of `agents.list` that answers; for several matching bindings see
-    [serving](serve.md#which-agent-answers)."""
+    [serving](serve.md#choose-which-agent-answers)."""
     match: BindingMatch
     compaction_summaries: bool | None = None
     """Whether compaction summaries of these chats are stored as notes. Default:

@@ -41,7 +41,7 @@ class HooksSettings(SettingsSection):
     """`hooks`: functions that run on events."""
 
     timeout_seconds: Annotated[float, Field(gt=0)] = 30.0
-    """The time limit of one [hook](extending.md#a-hook) handler."""
+    """The time limit of one [hook](extending.md#add-a-hook) handler."""
     internal: InternalHooks = Field(default_factory=InternalHooks.unwritten)
 
 
