@@ -1,4 +1,4 @@
-"""Sessions as objects, from a script without an event loop: go back, continue in a copy, read what was said."""
+"""Sessions as objects, without an event loop: go back, continue in a copy, read what was said."""
 
 from tempfile import TemporaryDirectory
 

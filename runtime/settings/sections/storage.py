@@ -28,7 +28,7 @@ class StorageSettings(SettingsSection):
 
     driver: Annotated[str, BeforeValidator(_driver)] = FILES
     """The backend for sessions, workspace, index, approvals and the ledger of the channels: `files`,
-    `postgres` (needs the extra `postgres`), or the id of an [extension](extending.md#write-a-storage-backend)."""
+    `postgres` (with that extra), or the id of an [extension](extending.md#write-a-storage-backend)."""
     url: str = ""
     """The database: `postgresql://user:password@host:5432/database`, with libpq's parameters after a `?`.
     Write the password as `${NAME}` to keep it in the environment."""
