@@ -221,7 +221,7 @@ async def test_a_large_agent_gets_an_index(large: tuple[Database, PostgresStore]
     await rebuild.leave()
     await database.close()  # a connection that ends says what it did, but only a moment later
     async with asyncio.timeout(60):
-        while await _found_rows(database, OTHERS):
+        while await _found_rows(database, OTHERS):  # noqa: ASYNC110 - the server says when
             await asyncio.sleep(0.01)
     [(name, scans)] = await _found_rows(database, INDEXES)
 
