@@ -120,7 +120,9 @@ async def measure_parts(index: Path, questions: Sequence[str], vectors: Sequence
     await timed("· full-text part", full_text)
     await timed(
         "· vector part",
-        lambda number: store.search(lambda moment: moment.nearest(vectors[number], limit=60, scope=MEMORY)),
+        lambda number: store.search(
+            lambda moment: moment.begin_nearest(vectors[number], limit=60, scope=MEMORY)()
+        ),
     )
     await store.close()
 

@@ -156,7 +156,7 @@ async def measure(told: argparse.Namespace) -> None:
         store = PostgresStore(database, agent)
 
         def look(moment: Snapshot) -> None:
-            found = moment.nearest(vectors[number], limit=POOL, scope=SCOPE)
+            found = moment.begin_nearest(vectors[number], limit=POOL, scope=SCOPE)()
             assert found
             assert moment.lexical(asked, limit=POOL, scope=SCOPE)
 

@@ -50,7 +50,7 @@ class MemoryStore:
     async def near(self, vector: Any) -> list[int]:
         """The numbers of the texts with the nearest vectors, the nearest first."""
         return await self._store.search(
-            lambda moment: _numbers(moment, moment.nearest(vector, limit=POOL, scope=SCOPE))
+            lambda moment: _numbers(moment, moment.begin_nearest(vector, limit=POOL, scope=SCOPE)())
         )
 
     async def by_words(self, question: str) -> list[int]:

@@ -260,12 +260,11 @@ def _check_below(number: int, text: str, removed: Sequence[Place]) -> None:
 
 
 class TidyLimits(Record):
-    """The model's context window, the limit of the curated note in characters, a token counter, and the most
-    requests of one run, apart from corrections."""
+    """The model's context window, the limit of the curated note in characters, and the most requests of one
+    run, apart from corrections."""
 
     window_tokens: int
     most_chars: int
-    count_tokens: Callable[[str], int]
     most_calls: int = MOST_CALLS
 
     @property
@@ -298,7 +297,6 @@ async def edits_by_model(
         limits = TidyLimits(
             window_tokens=(await model_budget(config.settings.agent, model)).window_tokens,
             most_chars=config.settings.agent.bootstrap_max_chars,
-            count_tokens=estimate_tokens,
             most_calls=most_calls,
         )
         return await ask_for_edits(model, notes, limits, now)
@@ -325,7 +323,7 @@ async def ask_for_edits(model: ChatModel, notes: TidyNotes, limits: TidyLimits, 
         parts = [[]]  # the curated note alone may contradict itself
     edits: list[Edit] = []
     for part in parts:
-        of_pages = _page_places(given, part, room_tokens, limits)
+        of_pages = _page_places(given, part, room_tokens)
         found = await _asked(
             model, replace(given, places=(*given.places, *of_pages, *part)), part, limits, now
         )
@@ -365,16 +363,14 @@ def _with_places(path: str, text: str, named: Sequence[Place]) -> str:
     )
 
 
-def _page_places(
-    given: TidyInput, part: Sequence[Place], room_tokens: int, limits: TidyLimits
-) -> Iterator[Place]:
+def _page_places(given: TidyInput, part: Sequence[Place], room_tokens: int) -> Iterator[Place]:
     """The lines of the pages that log lines name, of those that fit beside these as a whole."""
     pages, logs = given.pages or {}, (f"> {place.name}: {place.text}\n" for place in part)
-    room_tokens = min(MOST_PAGE_TOKENS, room_tokens - sum(map(limits.count_tokens, logs)))
+    room_tokens = min(MOST_PAGE_TOKENS, room_tokens - sum(map(estimate_tokens, logs)))
     for path in topics_in(pages, part):
         text = pages[path] or ""
         found = tuple(places(path, text))
-        tokens = limits.count_tokens(quoted(_with_places(path, text, found)))
+        tokens = estimate_tokens(quoted(_with_places(path, text, found)))
         if tokens <= room_tokens:
             room_tokens -= tokens
             yield from found
@@ -416,7 +412,7 @@ async def _answer(model: ChatModel, messages: tuple[Message, ...], most_tokens: 
 
 
 def _room_tokens(given: TidyInput, limits: TidyLimits) -> int:
-    taken = limits.count_tokens(request_text(given, ())) + limits.count_tokens(render("tidy/system"))
+    taken = estimate_tokens(request_text(given, ())) + estimate_tokens(render("tidy/system"))
     # twice, because an invalid answer is sent back with the problem
     room = min(MOST_INPUT_TOKENS, limits.window_tokens - 2 * limits.answer_tokens) - taken
     if room < LEAST_LOG_TOKENS:
@@ -441,7 +437,7 @@ def _parts(notes: TidyNotes, room_tokens: int, limits: TidyLimits) -> tuple[list
     left: list[Place] = []
     taken = 0
     for place in reversed(wanted):  # newer lines take precedence
-        tokens = limits.count_tokens(f"> {place.name}: {place.text}\n")
+        tokens = estimate_tokens(f"> {place.name}: {place.text}\n")
         if taken + tokens > room_tokens and parts[0]:
             parts.insert(0, [])
             taken = 0

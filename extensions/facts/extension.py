@@ -61,24 +61,12 @@ def _add_facts(host: ExtensionHost, opening: OpeningAgent) -> None:
     if not settings.memory.facts.enabled:
         return
 
-    of_chat = partial(identity_of, identities=facts.identities, linked=tuple(settings.session.identity_links))
-    # an engine of another kind may have a tool of this name, as `memory-lancedb` does
+    # An engine of another kind may have a tool of this name, as `memory-lancedb` does.
     is_free = settings.plugins.slots.memory in (MEMORY_CORE, NO_MEMORY)
-    workspace = storage_of(config).workspace()
-    written_by = partial(_written_in, facts, workspace, now, settings.memory.secrets)
-    tools = FactTools(
-        facts,
-        of_chat,
-        written_by,
-        partial(_page_lines, workspace),
-        recall_name="memory_recall" if is_free else "memory_recall_facts",
-    )
+    tools = FactTools(facts, config, now, recall_name="memory_recall" if is_free else "memory_recall_facts")
     for each in tools.all:
         host.tool(each)
-    host.hook(
-        "after_compaction",
-        partial(_note_summary, of_chat, written_by, settings.memory.facts, settings.bindings),
-    )
+    host.hook("after_compaction", tools.note_summary)
 
 
 def open_facts(
@@ -126,29 +114,6 @@ def open_facts(
     return _sourced(facts, workspace, now, source, config.settings.memory.secrets)
 
 
-def _written_in(
-    facts: FactPages,
-    workspace: Workspace,
-    now: Clock,
-    secrets: SecretsMode,
-    chat: ToolChat,
-    is_approved: bool,
-) -> FactPages:
-    """The facts as a chat writes them: each line with its session, entry and speaker."""
-    if chat.sources is not None:
-        return facts.through(
-            chat.sources.workspace(workspace, "tool", words_of=said_in, is_approved=is_approved)
-        )
-
-    source = Source(
-        written_by="tool",
-        audience=chat.policy.listeners or PRIVATE,
-        session_key=chat.session_key,
-        session_id=chat.session_id,
-    )
-    return _sourced(facts, workspace, now, source, secrets)
-
-
 def _sourced(
     facts: FactPages, workspace: Workspace, now: Clock, source: Source, secrets: SecretsMode
 ) -> FactPages:
@@ -163,24 +128,6 @@ class _PageLines(Record):
     replaced_by: Mapping[str, str]
 
 
-async def _page_lines(workspace: Workspace, page: str, as_of: str, chat: ToolChat) -> _PageLines:
-    try:
-        found = await workspace.read(page, max_bytes=MAX_NOTE_BYTES)
-    except FileNotFoundError:
-        return _PageLines(of_others=(), replaced_by={})
-    lines, known = found.text.splitlines(), Sources(workspace)
-    sources = await known.of_lines(page, lines)
-    marks = await known.superseded(lines, as_of=as_of, listeners=chat.policy.listeners)
-    return _PageLines(
-        of_others=tuple(
-            line
-            for line, source in zip(lines, sources, strict=True)
-            if source is not None and not source.is_owners_word
-        ),
-        replaced_by={line: mark.by_path for line, mark in zip(lines, marks, strict=True) if mark is not None},
-    )
-
-
 T = TypeVar("T")
 
 LEAST_SCORE = 0.2
@@ -192,26 +139,13 @@ Whose = Annotated[
 
 
 class FactTools:
-    """The three tools over an agent's facts. `identity_of` returns the identity of a chat.
+    """The three tools over an agent's facts, and the notes of summaries."""
 
-    `written_by` returns the facts as a chat writes them, so that the source of each line is stored before the
-    line; its second argument says whether the owner approved the call. `lines_of` returns the lines of a page
-    until a day, as far as a chat may see them, so that results can be marked.
-    """
-
-    def __init__(
-        self,
-        facts: FactPages,
-        identity_of: Callable[[ToolChat], str],
-        written_by: Callable[[ToolChat, bool], FactPages],
-        lines_of: Callable[[str, str, ToolChat], Awaitable[_PageLines]],
-        *,
-        recall_name: str = "memory_recall",
-    ) -> None:
+    def __init__(self, facts: FactPages, config: Config, now: Clock, *, recall_name: str) -> None:
         self._facts = facts
-        self._identity_of = identity_of
-        self._written_by = written_by
-        self._lines_of = lines_of
+        self._settings = config.settings
+        self._workspace = storage_of(config).workspace()
+        self._now = now
         self.all: tuple[FunctionTool[..., Any], ...] = (
             tool(chats=_EVERYWHERE)(self.memory_set_fact),
             tool(chats=_EVERYWHERE)(self.memory_note),
@@ -231,7 +165,7 @@ class FactTools:
         new value takes the place of the old one, which is kept in the history.
         """
         whose = self._writable(context.chat, identity)
-        facts = self._written_by(context.chat, context.scope.is_approved)
+        facts = self._written_in(context.chat, is_approved=context.scope.is_approved)
         return fact_json(await _answered(facts.set_fact(whose, key, value, source=_source(context.chat))))
 
     async def memory_note(
@@ -242,7 +176,7 @@ class FactTools:
     ) -> dict[str, Any]:
         """Keep a text that will be of use later and is more than one fact. Gives the note's id."""
         whose = self._writable(context.chat, identity)
-        facts = self._written_by(context.chat, context.scope.is_approved)
+        facts = self._written_in(context.chat, is_approved=context.scope.is_approved)
         return {"id": await _answered(facts.note(whose, text, source=_source(context.chat)))}
 
     async def memory_recall(
@@ -282,12 +216,65 @@ class FactTools:
         }
         return {**result, "degraded": found.degraded} if found.degraded else result
 
+    async def note_summary(self, event: AfterCompaction) -> None:
+        """Keeps a summary as a note of the chat's identity.
+
+        A failure is only logged, because the transcript has the summary too.
+        """
+        chat, settings = event.chat, self._settings
+        if not event.summary.strip() or chat.policy.access != "rw":
+            return
+        if not keeps_summaries(chat, settings.memory.facts, settings.bindings):
+            return
+        source = f"compaction of session {chat.session_id}"
+        try:
+            facts = self._written_in(chat, is_approved=False)
+            await facts.note(self._identity_of(chat), event.summary[:MAX_NOTE_CHARS], source=source)
+        except (MemoryIndexError, FileBusy, OSError) as error:
+            log.warning("the summary of %s could not be kept as a note: %s", chat.session_key, error)
+
+    def _written_in(self, chat: ToolChat, *, is_approved: bool) -> FactPages:
+        """The facts as a chat writes them: each line with its session, entry and speaker."""
+        if chat.sources is not None:
+            return self._facts.through(
+                chat.sources.workspace(self._workspace, "tool", words_of=said_in, is_approved=is_approved)
+            )
+        source = Source(
+            written_by="tool",
+            audience=chat.policy.listeners or PRIVATE,
+            session_key=chat.session_key,
+            session_id=chat.session_id,
+        )
+        return _sourced(self._facts, self._workspace, self._now, source, self._settings.memory.secrets)
+
     async def _lines(self, found: Recalled, as_of: str, chat: ToolChat) -> dict[str, _PageLines]:
-        """The lines of the pages of all found facts and notes, by identity."""
+        """The lines of the pages of all found facts and notes, by identity, as far as a chat may see them."""
         chunks = [chunk.note.identity for chunk in found.memory_chunks]
         names = {*chunks, *(fact.identity for fact in found.identity_facts)}
-        page_of = self._facts.identities.page_of
-        return {name: await self._lines_of(page_of(name), as_of, chat) for name in sorted(names)}
+        return {name: await self._page_lines(name, as_of, chat) for name in sorted(names)}
+
+    async def _page_lines(self, identity: str, as_of: str, chat: ToolChat) -> _PageLines:
+        page = self._facts.identities.page_of(identity)
+        try:
+            found = await self._workspace.read(page, max_bytes=MAX_NOTE_BYTES)
+        except FileNotFoundError:
+            return _PageLines(of_others=(), replaced_by={})
+        lines, known = found.text.splitlines(), Sources(self._workspace)
+        sources = await known.of_lines(page, lines)
+        marks = await known.superseded(lines, as_of=as_of, listeners=chat.policy.listeners)
+        return _PageLines(
+            of_others=tuple(
+                line
+                for line, source in zip(lines, sources, strict=True)
+                if source is not None and not source.is_owners_word
+            ),
+            replaced_by={
+                line: mark.by_path for line, mark in zip(lines, marks, strict=True) if mark is not None
+            },
+        )
+
+    def _identity_of(self, chat: ToolChat) -> str:
+        return identity_of(chat, self._facts.identities, self._settings.session.identity_links)
 
     def _own(self, chat: ToolChat) -> str:
         if not chat.policy.sees_notes:
@@ -348,30 +335,6 @@ async def _answered(work: Awaitable[T]) -> T:
         raise ToolFailed(str(error)) from error
     except OSError as error:
         raise ToolFailed(f"The page could not be read or written: {error}.") from error
-
-
-async def _note_summary(
-    identity_of: Callable[[ToolChat], str],
-    written_by: Callable[[ToolChat, bool], FactPages],
-    settings: FactsSettings,
-    bindings: Sequence[Binding],
-    event: AfterCompaction,
-) -> None:
-    """Keeps a summary as a note of the chat's identity.
-
-    A failure is only logged, because the transcript has the summary too.
-    """
-    chat = event.chat
-    if not event.summary.strip() or chat.policy.access != "rw":
-        return
-    if not keeps_summaries(chat, settings, bindings):
-        return
-    source = f"compaction of session {chat.session_id}"
-    try:
-        facts = written_by(chat, False)
-        await facts.note(identity_of(chat), event.summary[:MAX_NOTE_CHARS], source=source)
-    except (MemoryIndexError, FileBusy, OSError) as error:
-        log.warning("the summary of %s could not be kept as a note: %s", chat.session_key, error)
 
 
 def keeps_summaries(chat: ToolChat, settings: FactsSettings, bindings: Sequence[Binding]) -> bool:

@@ -264,10 +264,7 @@ def _file_matches(path: Path, target: Target, needles: Sequence[bytes]) -> bool:
     data = path.read_bytes()
     if any(needle in data for needle in needles):
         return True
-    if data.startswith(_SQLITE) and (
-        any(text_matches(value, target) for value in _sqlite_texts(path))
-        or any(map(target.matches, _indexed_rows(path)))
-    ):
+    if data.startswith(_SQLITE) and any(text_matches(value, target) for value in _sqlite_texts(path)):
         return True
     if b"\0" not in data or encoding_of_note(data) != "utf-8":
         return text_matches(text_of_note(data), target)
@@ -291,39 +288,33 @@ def _binary_matches(text: str, target: Target) -> bool:
 
 
 def _sqlite_texts(path: Path) -> Iterator[str]:
+    """The cells of all tables, and the words of each row of a full-text index."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
             database.text_factory = bytes
+            # Full-text indexes come first, because a table that cannot be read ends the search.
             tables = database.execute(
-                "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+                "SELECT name, sql FROM sqlite_master WHERE type = 'table'"
+                " ORDER BY sql LIKE 'CREATE VIRTUAL%' DESC"
             ).fetchall()
-            for (table,) in tables:
-                quoted = table.decode("utf-8", "replace").replace('"', '""')
+            for number, (table, statement) in enumerate(tables):
+                quoted, sql = table.decode("utf-8", "replace").replace('"', '""'), (statement or b"").upper()
+                if b"USING FTS5" in sql:
+                    yield from _words_by_row(database, quoted, f"temp.words{number}")
+                if sql.startswith(b"CREATE VIRTUAL"):
+                    continue
                 for row in database.execute(f'SELECT * FROM "{quoted}"'):
                     yield from (cell.decode("utf-8", "replace") for cell in row if isinstance(cell, bytes))
     except sqlite3.Error:
         return  # its bytes are searched in any case
 
 
-def _indexed_rows(path: Path) -> Iterator[str]:
-    try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
-            found = database.execute(
-                "SELECT name FROM sqlite_master WHERE sql LIKE '%USING fts5%'"
-            ).fetchall()
-            for number, (table,) in enumerate(found):
-                yield from _words_by_row(database, table, f"temp.words{number}")
-    except sqlite3.Error:
-        return  # its bytes are searched in any case
-
-
 def _words_by_row(database: sqlite3.Connection, table: str, view: str) -> Iterator[str]:
-    quoted = table.replace('"', '""')
     with suppress(sqlite3.Error):  # its tokenizer is unknown, or it has no positions
-        database.execute(f'CREATE VIRTUAL TABLE {view} USING fts5vocab(main, "{quoted}", instance)')
+        database.execute(f'CREATE VIRTUAL TABLE {view} USING fts5vocab(main, "{table}", instance)')
         rows = database.execute(f"SELECT doc, term FROM {view} ORDER BY doc, col, offset")
         for _row, words in groupby(rows, key=lambda row: row[0]):
-            yield " ".join(str(term) for _, term in words)
+            yield b" ".join(term for _, term in words).decode("utf-8", "replace")
 
 
 def _base64_texts(text: str) -> Iterator[str]:

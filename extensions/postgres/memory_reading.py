@@ -337,11 +337,8 @@ class PostgresSnapshot:
     def counts_of(self, atoms: Sequence[Atom]) -> Sequence[int]:
         return self._words.counts_of(self._moment, self._head, atoms, self._tokens)
 
-    def nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Scores:
-        return self._vectors.nearest(self._moment, self._head, vector, limit, scope)
-
     def begin_nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Callable[[], Scores]:
-        return lambda: self.nearest(vector, limit=limit, scope=scope)
+        return lambda: self._vectors.nearest(self._moment, self._head, vector, limit, scope)
 
     def cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Scores:
         return self._vectors.cosines(self._moment, vector, chunk_ids)

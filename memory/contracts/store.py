@@ -135,13 +135,12 @@ class Snapshot(Protocol):
     def counts_of(self, atoms: Sequence[Atom]) -> Sequence[int]:
         """The approximate number of chunks with each atom; fast enough for every search."""
 
-    def nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Scores:
-        """The cosines of the best chunks, each by its best piece, the best first. Skips other vector
-        lengths."""
-
     def begin_nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Callable[[], Scores]:
-        """Returns a function with the result of `nearest`, which may be computed meanwhile on another thread.
-        Call it inside the snapshot."""
+        """Returns a function that returns the cosines of the best chunks, each by its best piece, best first.
+
+        They may be computed meanwhile on another thread. Skips other vector lengths. Call the function inside
+        the snapshot.
+        """
 
     def cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Scores:
         """The exact cosine of each chunk's best piece, without order. Skips chunks without a vector."""

@@ -315,15 +315,13 @@ class VectorReader:
         later = "vectors in memory" if fits else "sign codes in memory, vectors on disk"
         return engine if engine.problem else replace(engine, later=later)
 
-    def nearest(self, connection: Connection, vector: Vector, limit: int, scope: Scope) -> dict[int, float]:
-        """The chunks whose best piece has the highest cosine, best first."""
-        return self.begin_nearest(connection, vector, limit, scope)()
-
     def begin_nearest(
         self, connection: Connection, vector: Vector, limit: int, scope: Scope
     ) -> Callable[[], dict[int, float]]:
-        """`nearest` in two steps. Many codes are compared on another thread until the result is called for,
-        because NumPy and SQLite both work without Python's lock."""
+        """Returns a function that returns the chunks whose best piece has the highest cosine, best first.
+
+        Many codes are compared meanwhile on another thread: NumPy and SQLite both work without Python's lock.
+        """
         self.questions += 1
         in_place = self.answers_in_place(connection)
         query = plain_question(vector) if in_place else question(vector)

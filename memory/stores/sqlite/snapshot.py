@@ -178,9 +178,6 @@ class SqliteSnapshot:
     def counts_of(self, atoms: Sequence[Atom]) -> Sequence[int]:
         return self._words.counts_of(self._connection, atoms)
 
-    def nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Scores:
-        return self._vectors.nearest(self._connection, vector, limit, scope)
-
     def begin_nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Callable[[], Scores]:
         return self._vectors.begin_nearest(self._connection, vector, limit, scope)
 

@@ -166,7 +166,7 @@ def test_the_note_does_not_grow_beyond_its_limit() -> None:
 
 
 CURATED = "# M\n\n## Facts\n\n- The gate is green.\n"
-LIMITS = TidyLimits(window_tokens=3_000, most_chars=2_000, count_tokens=lambda text: len(text) // 4)
+LIMITS = TidyLimits(window_tokens=3_000, most_chars=2_000)
 
 
 def _notes(days: int) -> TidyNotes:
@@ -233,7 +233,7 @@ async def test_what_notes_and_logs_both_say_is_not_sent() -> None:
 
 async def test_a_window_without_room_and_a_model_that_fails_are_told() -> None:
     """Nothing is asked in a window too small, and the provider's sentence is passed on."""
-    small = TidyLimits(window_tokens=800, most_chars=2_000, count_tokens=LIMITS.count_tokens)
+    small = TidyLimits(window_tokens=800, most_chars=2_000)
     with pytest.raises(ProposalFailed, match="has no room for logs"):
         await ask_for_edits(ScriptedModel(), _notes(1), small, Clock(START))
     model = ScriptedModel(fails(ModelError("The provider sleeps."), purpose="tidy"))

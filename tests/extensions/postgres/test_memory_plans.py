@@ -149,7 +149,7 @@ async def _read(store: Store) -> None:
     await store.search(lambda index: index.lexical(asked, limit=5, scope=BOTH))
     await store.search(lambda index: index.lexical(asked, limit=5, scope=scope))
     await store.search(lambda index: (index.is_known(Atom("plum")), index.vector_engine()))
-    await store.search(lambda index: index.nearest([1.0, 0.0], limit=5, scope=scope))
+    await store.search(lambda index: index.begin_nearest([1.0, 0.0], limit=5, scope=scope)())
     await store.search(lambda index: index.cosines([1.0, 0.0], [1]))
     await store.search(lambda index: (index.places([1]), index.texts([1]), index.chunks([1])))
     await store.search(lambda index: (index.sampled_texts(3), index.refused(limit=5), index.counts()))

@@ -161,6 +161,9 @@ ORDER BY embedding <#> (SELECT embedding FROM memory_vectors WHERE agent = '{AGE
 INDEXES = """
 SELECT indexrelname, idx_scan FROM pg_stat_user_indexes WHERE indexrelname LIKE 'memory_near%'
 """
+OTHERS = """
+SELECT 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
+"""
 
 
 @pytest.fixture
@@ -211,12 +214,15 @@ async def test_a_large_agent_gets_an_index(large: tuple[Database, PostgresStore]
     )
 
     await store.tidy()
-    found = await store.search(lambda index: index.nearest(asked, limit=MOST, scope=EVERYTHING))
+    found = await store.search(lambda index: index.begin_nearest(asked, limit=MOST, scope=EVERYTHING)())
     engine = await store.search(lambda index: index.vector_engine())
     rebuild = await store.begin_rebuild({})
     await rebuild.store.tidy()
     await rebuild.leave()
-    await database.close()  # a connection that ends says what it did
+    await database.close()  # a connection that ends says what it did, but only a moment later
+    async with asyncio.timeout(60):
+        while await _found_rows(database, OTHERS):  # noqa: ASYNC110 - the server says when
+            await asyncio.sleep(0.01)
     [(name, scans)] = await _found_rows(database, INDEXES)
 
     assert (name, scans > 0) == (f"{near_index(AGENT)}1_{DIMENSIONS}", True)

@@ -85,7 +85,9 @@ async def found(store: Store, query: str, scope: Scope = MEMORY) -> list[str]:
 
 async def near(store: Store, vector: list[float], scope: Scope = MEMORY) -> list[str]:
     """The texts that a vector finds, best first."""
-    return await store.search(lambda moment: texts_of(moment, moment.nearest(vector, limit=10, scope=scope)))
+    return await store.search(
+        lambda moment: texts_of(moment, moment.begin_nearest(vector, limit=10, scope=scope)())
+    )
 
 
 def texts_of(moment: Snapshot, chunk_ids: Iterable[int]) -> list[str]:

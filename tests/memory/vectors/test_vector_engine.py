@@ -36,7 +36,7 @@ async def test_what_is_told_is_what_is_asked(tmp_path: Path, resident_bytes: int
     def asked_sqlite_vec() -> bool:
         statements: list[str] = []
         connection.exec_trace = lambda _, sql, __: not statements.append(sql)
-        reader.nearest(connection, question, 10, MEMORY)
+        reader.begin_nearest(connection, question, 10, MEMORY)()
         connection.exec_trace = None
         return any("vec_distance" in sql and "pragma" not in sql for sql in statements)
 
@@ -94,12 +94,12 @@ async def test_what_later_questions_need_is_read_between_them(tmp_path: Path) ->
 
     path = tmp_path / "state" / "main.sqlite"
     thread = SnapshotThread("memory-search", path, traced, load_after_seconds=0.01)
-    first = await thread.run(lambda moment: moment.nearest([1.0] * 64, limit=10, scope=MEMORY))
+    first = await thread.run(lambda moment: moment.begin_nearest([1.0] * 64, limit=10, scope=MEMORY)())
     async with asyncio.timeout(60):
         await is_read.wait()
     await thread.run(lambda moment: moment.meta())  # behind what is being read
     is_read.clear()
-    second = await thread.run(lambda moment: moment.nearest([1.0] * 64, limit=10, scope=MEMORY))
+    second = await thread.run(lambda moment: moment.begin_nearest([1.0] * 64, limit=10, scope=MEMORY)())
     await thread.close()
 
     assert second == pytest.approx(first, abs=1e-5)

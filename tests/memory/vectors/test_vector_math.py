@@ -171,13 +171,13 @@ async def test_the_coarse_pass_finds_what_the_exact_one_finds(
         query = vectors[at] + 0.05 * random.standard_normal(dimensions)
         cosines = vectors @ (query / np.linalg.norm(query))
         exact = {pieces[place].chunk_id: cosines[place] for place in np.argsort(-cosines)[:10]}
-        nearest = reader.nearest(connection, query.tolist(), 10, MEMORY)
+        nearest = reader.begin_nearest(connection, query.tolist(), 10, MEMORY)()
         found += len(exact.keys() & nearest.keys())
         again = reader.cosines(connection, query.tolist(), list(exact))
         assert again == pytest.approx(exact, abs=1e-5)
     asked = (vectors[5].tolist(), 10, MEMORY)
-    fresh = VectorReader(add_vector_functions).nearest(connection, *asked)
-    assert fresh.keys() == reader.nearest(connection, *asked).keys()
+    fresh = VectorReader(add_vector_functions).begin_nearest(connection, *asked)()
+    assert fresh.keys() == reader.begin_nearest(connection, *asked)().keys()
     connection.close()
 
     assert found / 400 >= 0.99
