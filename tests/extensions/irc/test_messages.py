@@ -49,6 +49,7 @@ def test_who_speaks_is_what_the_server_vouches_for() -> None:
     assert _message(raw, knows_accounts=False).sender_id == "ann{1}!~a@host"
     assert _message("@account=* :ann!~a@host PRIVMSG nacre :hi").sender_id == "ann!~a@host"
     assert _message("@+account=boss :ann!~a@host PRIVMSG nacre :hi").sender_id == "ann!~a@host"
+    assert _message("@account=bob!b@home :ann!~a@host PRIVMSG nacre :hi").sender_id == "ann!~a@host"
 
 
 def test_a_chat_is_private_only_when_it_went_to_the_nick() -> None:
