@@ -158,10 +158,10 @@ async def measured_turns(path: Path) -> dict[str, float]:
         marks.append(time.perf_counter())
         items = journal.transcript()
         marks.append(time.perf_counter())
-        measure_context(items, journal.tree.branch(), estimate_tokens, overhead_tokens=0)
+        measure_context(items, journal.tree.branch(), estimate_tokens)
         marks.append(time.perf_counter())
         await journal.append(answer(text, with_usage=True))
-        measure_context(journal.transcript(), journal.tree.branch(), estimate_tokens, overhead_tokens=0)
+        measure_context(journal.transcript(), journal.tree.branch(), estimate_tokens)
         marks.append(time.perf_counter())
         for name, begun, ended in zip(("append", "view", "count"), marks, marks[1:], strict=False):
             took[name].append((ended - begun) * 1000)

@@ -404,7 +404,11 @@ class ModelChain:
                             await self._answered(model.name, request, failed, emit, told)
                         yield item
             except ModelError as problem:
-                await self._failed(model.name, problem, asked_at_ms)
+                if problem.reason is None:
+                    raise
+                if len(self._candidates) > 1:
+                    log.warning("%s failed (%s): %s", model.name, problem.reason, problem)
+                    await self._cooldowns.failed(model.name, problem, asked_at_ms=asked_at_ms)
                 failed[model.name] = problem
             else:
                 return
@@ -446,13 +450,6 @@ class ModelChain:
             on_silence=tell_silence,
             on_reading=tell_reading,
         )
-
-    async def _failed(self, name: str, error: ModelError, asked_at_ms: int) -> None:
-        if error.reason is None:
-            raise error
-        if len(self._candidates) > 1:
-            log.warning("%s failed (%s): %s", name, error.reason, error)
-            await self._cooldowns.failed(name, error, asked_at_ms=asked_at_ms)
 
     async def _answered(
         self,

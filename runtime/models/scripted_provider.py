@@ -387,7 +387,8 @@ class ProviderServer:
     async def _one_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Answers one request; `False` if the connection must be closed."""
         head = await reader.readuntil(b"\r\n\r\n")
-        headers = _headers(head)
+        pairs = (line.partition(":") for line in head.decode("latin-1").split("\r\n")[1:])
+        headers = {name.strip().lower(): value.strip() for name, colon, value in pairs if colon}
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         method, path = head.decode("latin-1").split(" ", 2)[:2]
         if method == "GET" or path == "/api/show":  # what a model asks of its server before a request
@@ -493,11 +494,6 @@ async def _send(writer: asyncio.StreamWriter, step: Step) -> None:
     lines.append(f"content-length: {len(body)}")
     writer.write("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body)
     await writer.drain()
-
-
-def _headers(head: bytes) -> dict[str, str]:
-    pairs = (line.partition(":") for line in head.decode("latin-1").split("\r\n")[1:])
-    return {name.strip().lower(): value.strip() for name, colon, value in pairs if colon}
 
 
 async def stop_accepting(sockets: Iterable[socket]) -> None:

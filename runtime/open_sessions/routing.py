@@ -71,7 +71,16 @@ def route(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> Rout
     return Route(
         key=key,
         policy=policy,
-        origin=_origin(inbound, policy),
+        origin=Origin(
+            chat_kind=policy.chat_kind,
+            channel=inbound.channel,
+            account=inbound.account,
+            chat_id=inbound.chat_id,
+            thread_id=inbound.thread_id,
+            sender_id=inbound.sender_id,
+            sender_name=inbound.sender_name,
+            chat_name=inbound.chat_name,
+        ),
         ids_fold_case=inbound.ids_fold_case is True,
         context=inbound.context,
     )
@@ -131,19 +140,6 @@ def _key(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> str:
             ids_fold_case=inbound.ids_fold_case is True,
             identity_links=settings.identity_links,
         )
-    )
-
-
-def _origin(inbound: Inbound, policy: ChatPolicy) -> Origin:
-    return Origin(
-        chat_kind=policy.chat_kind,
-        channel=inbound.channel,
-        account=inbound.account,
-        chat_id=inbound.chat_id,
-        thread_id=inbound.thread_id,
-        sender_id=inbound.sender_id,
-        sender_name=inbound.sender_name,
-        chat_name=inbound.chat_name,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import PurePosixPath
@@ -109,20 +109,13 @@ def _writing_tool(
     return replace(tool, run=run, needs_approval=asks_about_secrets if asks_secrets else False)
 
 
+@dataclass(frozen=True)
 class _Files:
-    def __init__(
-        self,
-        workspace: Workspace,
-        policy: ChatPolicy,
-        on_changed: Callable[[str], None],
-        now: Callable[[], datetime],
-        read_skill: ReadSkill,
-    ) -> None:
-        self._read_skill = read_skill
-        self._workspace = workspace
-        self._policy = policy
-        self._on_changed = on_changed
-        self._now = now
+    _workspace: Workspace
+    _policy: ChatPolicy
+    _on_changed: Callable[[str], None]
+    _now: Callable[[], datetime]
+    _read_skill: ReadSkill
 
     async def text(self, path: str) -> tuple[str, str, str]:
         if self._policy.is_private and (of_skill := await self._read_skill(path)) is not None:
@@ -250,13 +243,13 @@ class _Files:
         return await self._workspace.real_name(dated)
 
 
+@dataclass(frozen=True)
 class _Reader:
     """Shows pages of files and of this session's full results."""
 
-    def __init__(self, files: _Files, whole_results: WholeResults, page_chars: int) -> None:
-        self._files = files
-        self._whole_results = whole_results
-        self._page_chars = page_chars
+    _files: _Files
+    _whole_results: WholeResults
+    _page_chars: int
 
     async def read(self, arguments: ReadArguments) -> ToolOutput:
         is_result = arguments.path.startswith(RESULT_PREFIX)

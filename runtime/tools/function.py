@@ -119,7 +119,13 @@ class FunctionTool(Generic[P, R]):
             # A decorated function may be plain and return an awaitable.
             value = await result if inspect.isawaitable(result) else result
             if isinstance(value, AsyncGenerator):
-                value = await _last(value, scope.progress)
+                last: object = None
+                async with aclosing(value):
+                    async for each in value:
+                        if last is not None:
+                            scope.progress(_text(last))
+                        last = each
+                value = last
             return value if isinstance(value, ToolOutput) else _output(value)
 
         needs = self.needs_approval
@@ -281,17 +287,6 @@ def _run_plain(call: Callable[[], object], scope: CallScope) -> object:
         if scope.cancelled.is_set():
             break
         last = value
-    return last
-
-
-async def _last(values: AsyncGenerator[object, None], progress: Callable[[str], None]) -> object:
-    """The last value of a generator; earlier values are progress."""
-    last: object = None
-    async with aclosing(values):
-        async for value in values:
-            if last is not None:
-                progress(_text(last))
-            last = value
     return last
 
 

@@ -426,7 +426,7 @@ def _spec(name: str, description: str, arguments: type[ToolArguments]) -> ToolSp
 
 @lru_cache(maxsize=4_096)
 def _schema(arguments: type[ToolArguments]) -> Mapping[str, Any]:
-    # Cached because building it takes longer than the rest of a turn.
+    # Cached because building it takes longer than the rest of a turn, and chats describe a tool differently.
     schema = arguments.model_json_schema(by_alias=True)
     schema.pop("title", None)
     for prop in schema.get("properties", {}).values():

@@ -237,7 +237,11 @@ class TurnContext:
         ]
         self._tell_withheld(own)
         if parts.sub_agent is None:
-            own += self._source_tools([tool.name for tool in own])
+            for source in parts.tool_sources:
+                own += source.tools((*NOTE_TOOLS, FINAL_ANSWER, *(tool.name for tool in own)))
+            if chat.policy.is_private:
+                notices = (notice for source in parts.tool_sources for notice in source.notices)
+                self._tell((*notices, *parts.memory.news))
         if parts.sub_agent is not None and not parts.sub_agent.notes:
             return offered_tools((), own, chat, rules)
         if not parts.workspace.is_there:
@@ -259,7 +263,15 @@ class TurnContext:
             page_chars=self._limits.page_chars,
         )
         offered = offered_tools((*tools, *parts.memory.tools(chat)), own, chat, rules)
-        return self._small_window_tools(self._distinct(offered))
+        kept: dict[str, Tool] = {}
+        for tool in offered:  # a memory engine may reuse the name of another tool
+            if kept.setdefault(tool.name, tool) is not tool:
+                self._tell((f"There are two tools named {tool.name!r}; the second one is left out.",))
+        if self._asked.budget.window_tokens >= FULL_TOOLS_TOKENS:
+            return tuple(kept.values())
+        # `nacre doctor` says what a smaller window leaves out.
+        left_out = NOTE_TOOLS.difference(SMALL_WINDOW_TOOLS)
+        return tuple(tool for tool in kept.values() if tool.name not in left_out)
 
     def _tell_withheld(self, own: Sequence[FunctionTool[..., Any]]) -> None:
         """Tells the owner, once an agent, which tools this chat lacks because they name no chats."""
@@ -272,29 +284,6 @@ class TurnContext:
                 f"has no {names}. Write @tool({to_write}) or Agent.open(tool_{to_write})."
             )
             self._parts.notice_log.once("", (notice,), self._emit)
-
-    def _source_tools(self, taken: Sequence[str]) -> list[FunctionTool[..., Any]]:
-        found: list[FunctionTool[..., Any]] = []
-        for source in self._parts.tool_sources:
-            found += source.tools((*NOTE_TOOLS, FINAL_ANSWER, *taken, *(tool.name for tool in found)))
-        if self.chat.policy.is_private:
-            notices = (notice for source in self._parts.tool_sources for notice in source.notices)
-            self._tell((*notices, *self._parts.memory.news))
-        return found
-
-    def _distinct(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
-        # A memory engine may reuse the name of another tool.
-        kept: dict[str, Tool] = {}
-        for tool in tools:
-            if kept.setdefault(tool.name, tool) is not tool:
-                self._tell((f"There are two tools named {tool.name!r}; the second one is left out.",))
-        return tuple(kept.values())
-
-    def _small_window_tools(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
-        if self._asked.budget.window_tokens >= FULL_TOOLS_TOKENS:
-            return tools  # `nacre doctor` says what a smaller window leaves out
-        left_out = NOTE_TOOLS.difference(SMALL_WINDOW_TOOLS)
-        return tuple(tool for tool in tools if tool.name not in left_out)
 
     def _tell(self, notices: Sequence[str]) -> None:
         self._parts.notice_log.once(self._session.session_id, notices, self._emit)

@@ -65,20 +65,8 @@ _TEXT_NAMES = frozenset(
     """.split()
 )
 _SUFFIXES = (".aac", ".flac", ".m4a", ".mp3", ".mpga", ".oga", ".ogg", ".opus", ".wav", ".weba")
-_TYPE_SUFFIXES = {
-    "aac": ".aac",
-    "flac": ".flac",
-    "x-flac": ".flac",
-    "mp4": ".m4a",
-    "m4a": ".m4a",
-    "x-m4a": ".m4a",
-    "mpeg": ".mp3",
-    "mp3": ".mp3",
-    "wav": ".wav",
-    "wave": ".wav",
-    "x-wav": ".wav",
-    "webm": ".webm",
-}
+_TYPE_SUFFIXES = {"mp4": ".m4a", "mpeg": ".mp3", "wave": ".wav", "webm": ".webm"}
+"""Of audio types whose suffix is not their name."""
 _SAME_FORMAT = {".oga": ".ogg", ".opus": ".ogg", ".weba": ".webm", ".mpga": ".mp3"}
 """Providers know each format by one suffix."""
 
@@ -257,19 +245,15 @@ async def file_text(file: Attachment, *, takes_images: bool, voice_notes: VoiceN
         return await voice_notes.text_of(file)
     if file.data.startswith(b"%PDF-") or file.mime_type.lower() == "application/pdf":
         return await _pdf_text(file.data)
-    if not _is_text(file):
+    kind, _, rest = file.mime_type.lower().partition(";")[0].partition("/")
+    is_text = kind == "text" or (kind == "application" and rest.rpartition("+")[2] in _TEXT_TYPES)
+    if not is_text and PurePath(file.name).suffix.lower() not in _TEXT_NAMES:
         return FileText()
     data = file.data[: MAX_FILE_CHARS * _WORST_CHAR_BYTES]
     if b"\0" in data and encoding_of_note(data) == "utf-8":
         return FileText(problem="its type is text, but its content is not")
     text = text_of_note(data)
     return FileText(text=text[:MAX_FILE_CHARS], is_cut=len(text) > MAX_FILE_CHARS)
-
-
-def _is_text(file: Attachment) -> bool:
-    kind, _, rest = file.mime_type.lower().partition(";")[0].partition("/")
-    is_named = PurePath(file.name).suffix.lower() in _TEXT_NAMES
-    return kind == "text" or (kind == "application" and rest.rpartition("+")[2] in _TEXT_TYPES) or is_named
 
 
 async def _pdf_text(data: bytes) -> FileText:
@@ -433,8 +417,9 @@ def sent_name(file: Attachment) -> str:
     >>> sent_name(Attachment(name="Ann and I.opus", mime_type="audio/*", data=b""))
     'recording.ogg'
     """
-    of_type = _TYPE_SUFFIXES.get(_plain_type(file).removeprefix("audio/"), ".ogg")
-    suffix = _suffix(file) if _suffix(file) in _SUFFIXES else of_type
+    kind = _plain_type(file).removeprefix("audio/").removeprefix("x-")
+    known = (_suffix(file), f".{kind}")
+    suffix = next((each for each in known if each in _SUFFIXES), _TYPE_SUFFIXES.get(kind, ".ogg"))
     return f"recording{_SAME_FORMAT.get(suffix, suffix)}"
 
 

@@ -41,7 +41,7 @@ from nacre.sessions.contracts.messages import (
     serialize_for_summary,
     user_message,
 )
-from nacre.sessions.entries.entries import Compaction, Entry
+from nacre.sessions.entries.entries import Compaction
 from nacre.sessions.stores.store import Transcript
 
 log = logging.getLogger(__name__)
@@ -338,14 +338,10 @@ def _joined(pieces: Sequence[Piece]) -> str:
 
 
 HEADINGS = (
-    "Goal",
-    "Constraints & Preferences",
-    "Progress",
-    "Key Decisions",
-    "Next Steps",
-    "Critical Context",
+    "Goal|Constraints & Preferences|Progress|Key Decisions|Next Steps|Critical Context"
+    "|Original Request|Early Progress|Context for Suffix"
 )
-PREFIX_HEADINGS = ("Original Request", "Early Progress", "Context for Suffix")
+"""A pattern of the headings that the prompts request, of a whole history and of the beginning of a turn."""
 
 _MIN_LETTERS = 80
 _MAX_SIGNS = 8_000
@@ -375,17 +371,12 @@ def summary_defect(
     if stop_reason == "length":
         place = f" after {output_tokens} tokens" if output_tokens else ""
         return Defect(problem=f"The summary was cut off{place}.", is_fatal=True)
-    if not any(has_heading(text, heading) for heading in (*HEADINGS, *PREFIX_HEADINGS)):
+    if not re.search(rf"^\s*(?:#{{1,6}}\s*|\*\*)(?:{HEADINGS})", text, re.MULTILINE):
         return Defect(problem="The answer was not a summary: it had none of the headings.", is_fatal=True)
     shares = _shares(text)
     if writing is not None and shares and shares.get(writing, 0.0) < _PRESENT_SHARE:
         return Defect(problem="The summary was not in the language of the conversation.", is_fatal=False)
     return None
-
-
-def has_heading(text: str, heading: str) -> bool:
-    """Whether a line is the heading, in Markdown or bold."""
-    return bool(re.search(rf"^\s*(?:#{{1,6}}\s*|\*\*){re.escape(heading)}", text, re.MULTILINE))
 
 
 def main_writing(text: str) -> str | None:
@@ -419,11 +410,6 @@ def partial_summaries(journal: Transcript) -> PartialSummaries:
         await journal.append_custom(PARTIAL_SUMMARY_ENTRY, {"digest": digest, "summary": summary})
 
     branch = journal.tree.branch() if journal.tree.customs(PARTIAL_SUMMARY_ENTRY) else ()
-    return PartialSummaries(known=known_partial_summaries(branch), remember=remember)
-
-
-def known_partial_summaries(branch: Sequence[Entry]) -> dict[str, str]:
-    """Summaries by digest; invalid entries are ignored."""
     known: dict[str, str] = {}
     for entry in reversed(branch):
         if isinstance(entry.body, Compaction):
@@ -432,7 +418,7 @@ def known_partial_summaries(branch: Sequence[Entry]) -> dict[str, str]:
         digest, summary = data.get("digest"), data.get("summary")
         if isinstance(digest, str) and isinstance(summary, str) and summary.strip():
             known.setdefault(digest, summary)
-    return known
+    return PartialSummaries(known=known, remember=remember)
 
 
 class Piece(Record):

@@ -370,13 +370,10 @@ def joined(*sections: str) -> str:
     return "\n\n".join(section for section in sections if section)
 
 
-_HEADS = {"bot": "system/bot", "bare": "system/bare"}
-
-
 def _head(profile: Profile, workspace: Workspace, policy: ChatPolicy, *, memory: str) -> str:
     if profile != "assistant":
         others = "" if policy.is_private else render("system/short_group")
-        return joined(render(_HEADS[profile]), others, memory)
+        return joined(render("system/bot" if profile == "bot" else "system/bare"), others, memory)
     memory = f"{memory}\n\n" if memory else ""
     if policy.is_private:
         access = render(_ACCESS[policy.access])

@@ -228,7 +228,13 @@ class ToolWrites:
                 return
             notes = await self._notes()
             self._seen = {note.name: note.marks for note in notes}
-            read = await self._workspace.read_notes(_newest(notes))
+            # Files at the top of the workspace come first, because they are in the prompt.
+            left_bytes, names = MOST_READ_BYTES, []
+            for note in sorted(notes, key=lambda note: ("/" in note.name, -note.marks.modified_ns)):
+                if note.marks.size_bytes <= left_bytes:
+                    left_bytes -= note.marks.size_bytes
+                    names.append(note.name)
+            read = await self._workspace.read_notes(names)
             self._keys = {
                 name: _keys_of(found.text) for name, found in read.items() if not isinstance(found, Exception)
             }
@@ -256,16 +262,6 @@ class ToolWrites:
 
     async def _notes(self) -> Sequence[FoundNote]:
         return (await self._workspace.list_notes([WantedNotes(name=".", is_required=True)])).notes
-
-
-def _newest(notes: Sequence[FoundNote]) -> list[str]:
-    # Files at the top of the workspace come first: they are in the prompt.
-    left, names = MOST_READ_BYTES, []
-    for note in sorted(notes, key=lambda note: ("/" in note.name, -note.marks.modified_ns)):
-        if note.marks.size_bytes <= left:
-            left -= note.marks.size_bytes
-            names.append(note.name)
-    return names
 
 
 def _keys_of(text: str) -> frozenset[str]:

@@ -68,15 +68,13 @@ class Window:
         Later messages are counted exactly only if twice their estimate would reach the flush threshold.
         """
         parts, items, branch = self._parts, self._session.view.transcript(), self._session.branch
-        estimate = partial(measure_context, items, branch, parts.estimate_tokens, overhead_tokens=0)
+        estimate = partial(measure_context, items, branch, parts.estimate_tokens)
         # Counting much text takes processor time, and the first exact count loads a table.
         measure = estimate() if is_little_to_count(items) else await asyncio.to_thread(estimate)
         measure = await self._whole(measure, items, parts.estimate_tokens)
         if measure.tokens + measure.trailing_tokens < self.budget.flush_at:
             return measure
-        measure = await asyncio.to_thread(
-            measure_context, items, branch, parts.count_tokens, overhead_tokens=0
-        )
+        measure = await asyncio.to_thread(measure_context, items, branch, parts.count_tokens)
         return await self._whole(measure, items, parts.count_tokens)
 
     async def _whole(

@@ -74,9 +74,11 @@ def with_facts(summary: str, facts: SummaryFacts) -> str:
     """Appends the facts to a summary, leaving out what the summary already says."""
     summary = without_facts(summary)
     squeezed = " ".join(summary.split())
+    # A name inside of another name does not count.
+    missing = [n for n in facts.identifiers if not re.search(rf"(?<!\w){re.escape(n)}(?!\w)", summary)]
     blocks = [
         (OPEN_ASKS_HEADING, [ask for ask in facts.open_asks if ask not in squeezed]),
-        (IDENTIFIERS_HEADING, [f"`{name}`" for name in facts.identifiers if not _holds(summary, name)]),
+        (IDENTIFIERS_HEADING, [f"`{name}`" for name in missing]),
         (FAILURES_HEADING, list(facts.tool_failures)),
     ]
     for heading, lines in blocks:
@@ -158,11 +160,6 @@ def _tool_failures(messages: Sequence[Message]) -> tuple[str, ...]:
     lines = list(failures.values())
     more = [f"...and {len(lines) - MOST_FAILURES} more"] if len(lines) > MOST_FAILURES else []
     return (*lines[:MOST_FAILURES], *more)
-
-
-def _holds(text: str, name: str) -> bool:
-    """Whether the text contains the name as a whole, not as the beginning of another name."""
-    return bool(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text))
 
 
 def _line(text: str, max_chars: int) -> str:

@@ -525,18 +525,21 @@ def _kind(value: object) -> str:
 _CLOSING_TAGS = re.compile(r"</(?=\s*(?:conversation|previous-summary)\b)", re.IGNORECASE)
 
 
-def serialize_for_summary(messages: Sequence[Message], *, tool_result_chars: int = 2000) -> str:
+RESULT_CHARS = 2_000
+"""The most characters of a tool result in a text to summarize."""
+
+
+def serialize_for_summary(messages: Sequence[Message]) -> str:
     """Formats a conversation as labeled paragraphs: `[User]:`, `[Assistant]:`, `[Tool result]:` and so on.
 
-    Tool results are cut at `tool_result_chars` characters with a note. Words of people and models are never
-    cut. The text cannot close the tags that surround it in a prompt.
+    Tool results are cut with a note, words of people and models are not. The text cannot close the tags that
+    surround it in a prompt.
     """
-    paragraphs = [paragraph for message in messages for paragraph in _paragraphs(message, tool_result_chars)]
-    text = "\n\n".join(paragraphs)
+    text = "\n\n".join(paragraph for message in messages for paragraph in _paragraphs(message))
     return _CLOSING_TAGS.sub("&lt;/", text) if "</" in text else text
 
 
-def _paragraphs(message: Message, tool_result_chars: int) -> list[str]:
+def _paragraphs(message: Message) -> list[str]:
     content = message.content
     if (
         len(content) == 1
@@ -552,9 +555,9 @@ def _paragraphs(message: Message, tool_result_chars: int) -> list[str]:
     shown = "\n".join([*filter(None, [message_text(message)]), *["[image]"] * images])
     if isinstance(message, UserMessage):
         return [f"[User]: {shown}"] if shown else []
-    left_out = len(shown) - tool_result_chars
+    left_out = len(shown) - RESULT_CHARS
     if left_out > 0:
-        shown = f"{shown[:tool_result_chars]}\n[... {left_out} more characters truncated]"
+        shown = f"{shown[:RESULT_CHARS]}\n[... {left_out} more characters truncated]"
     return [f"[Tool result]: {shown or '(empty)'}"]
 
 

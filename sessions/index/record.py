@@ -247,9 +247,15 @@ def patches_of(raw: Mapping[str, Any]) -> list[Patch] | None:
     changes = raw.get("changes")
     if raw.get("type") != "edit" or not isinstance(changes, list):
         return None
-    read = [_from_json(change) for change in changes]
-    known = [patch for patch in read if patch is not None]
-    return known if len(known) == len(read) else None
+    patches: list[Patch] = []
+    for change in changes:
+        if not isinstance(change, dict) or not isinstance(change.get("key"), str):
+            return None
+        was, now = change.get("was"), change.get("now")
+        if not isinstance(was, dict | None) or not isinstance(now, dict | None):
+            return None
+        patches.append(Patch(key=change["key"], was=was, now=now, odd=change.get("odd", _MISSING)))
+    return patches
 
 
 def _put(lines: dict[str, Any], key: str, line: Mapping[str, Any] | None) -> None:
@@ -276,15 +282,6 @@ def _differing(line: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, A
 
 def _session(line: Mapping[str, Any]) -> dict[str, Any]:
     return {_SESSION: line[_SESSION]} if _SESSION in line else {}
-
-
-def _from_json(raw: object) -> Patch | None:
-    if not isinstance(raw, dict) or not isinstance(raw.get("key"), str):
-        return None
-    was, now = raw.get("was"), raw.get("now")
-    if not isinstance(was, dict | None) or not isinstance(now, dict | None):
-        return None
-    return Patch(key=raw["key"], was=was, now=now, odd=raw.get("odd", _MISSING))
 
 
 MOST_PREVIOUS = 100

@@ -250,8 +250,12 @@ async def maintain(
     if pruned and not dry_run:
         await index.edit(without_pruned)
         await index.close()
-    aside = [key for key in pruned if key_kind(key) in SYNTHETIC_KINDS]
-    paths = [path for key in aside if (path := _transcript(index, pruned[key])) is not None]
+    paths: list[Path] = []
+    for key, record in pruned.items():
+        if key_kind(key) in SYNTHETIC_KINDS:
+            with suppress(SessionCorrupt):
+                paths.append(index.transcript_path(record))
+    paths = [path for path in paths if path.exists()]
     if not dry_run:
         await asyncio.to_thread(lambda: [move_aside(path, now=now) for path in paths])
     removed = await _removable(index, limits, now_ms=now_ms)
@@ -300,14 +304,6 @@ def move_aside(path: Path, *, now: Callable[[], datetime]) -> Path | None:
             results.rename(aside.with_name(aside.name.replace(path.name, results.name, 1)))
         sync_folder(path.parent)
     return aside
-
-
-def _transcript(index: SessionIndex, record: SessionRecord) -> Path | None:
-    try:
-        path = index.transcript_path(record)
-    except SessionCorrupt:
-        return None
-    return path if path.exists() else None
 
 
 async def _removable(index: SessionIndex, limits: MaintenanceLimits, *, now_ms: int) -> list[StoredFile]:

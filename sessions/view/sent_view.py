@@ -411,8 +411,10 @@ def shown_item(
     is_made_up = isinstance(message, ToolResultMessage) and not is_own_result(item, callers)
     if projection is not None and not is_made_up:
         message = projected(message, projection)
-    if not has_images:
-        message = _without_images(message)
+    has_old = not has_images and any(isinstance(part, Image) for part in message.content)
+    if has_old and not isinstance(message, AssistantMessage):
+        parts = (Text(text=IMAGE_GONE) if isinstance(part, Image) else part for part in message.content)
+        message = replace(message, content=tuple(parts))
     return item if message is item.message else replace(item, message=message)
 
 
@@ -426,13 +428,6 @@ def images_shown_from(items: Sequence[TranscriptItem]) -> int:
             if ended > IMAGE_TURNS:
                 return place
     return 0
-
-
-def _without_images(message: Message) -> Message:
-    if isinstance(message, AssistantMessage) or not any(isinstance(part, Image) for part in message.content):
-        return message
-    content = tuple(Text(text=IMAGE_GONE) if isinstance(part, Image) else part for part in message.content)
-    return replace(message, content=content)
 
 
 def _projection_json(shown: Projection) -> Mapping[str, Any]:
@@ -505,17 +500,13 @@ def estimate_tokens(
 
 
 def measure_context(
-    items: Sequence[TranscriptItem],
-    branch: Sequence[Entry],
-    count_tokens: Callable[[str], int],
-    *,
-    overhead_tokens: int,
+    items: Sequence[TranscriptItem], branch: Sequence[Entry], count_tokens: Callable[[str], int]
 ) -> ContextMeasure:
     """Measures how much of the context window the next call takes.
 
     It is the provider's count for the newest complete answer after the latest compaction, minus the tokens
-    pruned since, plus an estimate for later messages. Without such a count, everything is estimated, with
-    `overhead_tokens` for the system prompt and the tools.
+    pruned since, plus an estimate for later messages. Without such a count, all messages are estimated, but
+    not the system prompt and the tools.
     """
     place = last_counted_place(items)
     since_compaction = takewhile(lambda entry: not isinstance(entry.body, Compaction), reversed(branch))
@@ -528,7 +519,7 @@ def measure_context(
             usage_tokens=usage_tokens,
             trailing_tokens=trailing_tokens,
         )
-    estimated = overhead_tokens + estimate_tokens(items, count_tokens)
+    estimated = estimate_tokens(items, count_tokens)
     return ContextMeasure(tokens=estimated, usage_tokens=0, trailing_tokens=estimated)
 
 

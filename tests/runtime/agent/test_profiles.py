@@ -45,7 +45,7 @@ async def first_request(state_dir: Path, profile: Profile, inbound: Inbound) -> 
 
 async def test_the_page_states_what_profiles_cost(tmp_path: Path) -> None:
     """Prompt and tools of a first "hi", in private and in a group, as docs/bots.md says them."""
-    section = BOTS.read_text(encoding="utf-8").partition("## Profiles\n")[2].partition("\n## ")[0]
+    section = BOTS.read_text(encoding="utf-8").partition("## Choose a profile\n")[2].partition("\n## ")[0]
     rows = [row.split("|") for row in section.splitlines() if row.startswith(("| a", "| b"))]
     cells = [[number(cell) for cell in row[2:4]] for row in rows]
     groups = re.findall(r"[\d,]*\d(?=,| and| char)", section.partition("In a group")[2])

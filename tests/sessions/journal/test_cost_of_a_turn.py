@@ -47,7 +47,7 @@ def calls_of_a_turn(path: Path) -> int:
     profile.enable()
     file.append(user("next"))
     items = view.follow(file.linker.tree.branch())
-    measure_context(items, file.linker.tree.branch(), words, overhead_tokens=0)
+    measure_context(items, file.linker.tree.branch(), words)
     profile.disable()
     return int(pstats.Stats(profile).total_calls)
 

@@ -21,7 +21,7 @@ USAGE = Usage(input_tokens=1000, output_tokens=500, cache_read_tokens=200, cache
 
 
 def measured(branch: Branch) -> ContextMeasure:
-    return measure_context(build_transcript(branch.entries), branch.entries, words, overhead_tokens=50)
+    return measure_context(build_transcript(branch.entries), branch.entries, words)
 
 
 def test_everything_in_a_message_counts() -> None:
@@ -50,9 +50,9 @@ def test_everything_in_a_message_counts() -> None:
 
 @pytest.mark.covers("A9-2", "A10-8")
 def test_without_usage_everything_is_estimated() -> None:
-    """Before the provider has counted, the prompt's overhead and every message are estimated."""
+    """Before the provider has counted, every message is estimated."""
     branch = Branch([user("one two"), answer("three")])
-    assert measured(branch) == ContextMeasure(tokens=50 + 6 + 5, usage_tokens=0, trailing_tokens=61)
+    assert measured(branch) == ContextMeasure(tokens=6 + 5, usage_tokens=0, trailing_tokens=11)
 
 
 @pytest.mark.covers("A9-2")
