@@ -433,7 +433,7 @@ def test_a_database_forgets_as_well(tmp_path: Path, database_url: str) -> None:
         assert "lines with these words become [forgotten]" in shown
         assert "--yes removes this" in shown
         assert "Rows of these tables have it: ledger_outbound (1)." in done
-        assert "its log of changes" in done
+        assert "its write-ahead log" in done
         after = database.execute(LINES).fetchall()
         assert [(*place, len(line)) for *place, line in after] == [
             (*place, len(line)) for *place, line in before
