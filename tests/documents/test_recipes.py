@@ -416,7 +416,7 @@ def _named(title: str) -> list[str]:
     """The paths that a recipe names, and those of the recipes that it refers to, as regular expressions."""
     text = _text("AGENTS.md")
     [recipe] = re.findall(rf"^\*\*{re.escape(title)}\.\*\* (.*)$", text, re.MULTILINE)
-    for other in re.findall(r"Also follow the recipes? for (.*?)\.", recipe):
+    for other in re.findall(r"Also follow the recipes for (.*?)\.", recipe):
         for name in re.findall(r"an? (bridge|room|dependency)", other):
             found = re.findall(rf"^\*\*A {name}(?: to a chat)?\.\*\* (.*)$", text, re.MULTILINE)
             recipe += " ".join(found)
