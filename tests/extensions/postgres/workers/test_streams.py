@@ -139,7 +139,7 @@ def _text(text: str) -> TextStreamed:
     return TextStreamed(text=text)
 
 
-def test_an_event_of_another_version_is_passed_over() -> None:
+def test_an_event_of_another_version_is_skipped() -> None:
     """Its kind or a field is not known here; other payloads of the connection are no events."""
     [payload] = sent(_text("a"))
     head, _, line = payload.partition("\n")
