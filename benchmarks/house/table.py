@@ -38,7 +38,7 @@ LIMITS = {
     "depth: plain turn": 14,
     "files that one file imports": 64,
     "members that only forward": 15,
-    "lines: everything": 111_590,
+    "lines: everything": 111_424,
     "lines: core": 72_125,
     "imports from the core into extensions": 0,
 }
