@@ -141,7 +141,7 @@ def _copy_database(source: Path, target: Path) -> None:
 
 
 def _copy_lines(source: Path, target: Path, size_bytes: int) -> None:
-    """Copies what the file held when it had `size_bytes`, up to the last whole line."""
+    """Copies the first `size_bytes` of a file, up to the last whole line."""
     left, whole = size_bytes, 0
     with source.open("rb") as source_file, target.open("wb") as target_file:
         while left and (piece := source_file.read(min(left, _PIECE_BYTES))):
@@ -216,7 +216,7 @@ def left_out_of(configs: Sequence[Config]) -> list[str]:
 def walk(root: Root, *, without: frozenset[Path]) -> Iterator[tuple[Path, str]]:
     """Yields everything below a root with its path in the archive, each folder before its contents.
 
-    Paths in `without` and what is below them are skipped.
+    Paths in `without` are skipped with their contents.
     """
     if root.source.is_file():
         yield root.source, root.path
@@ -461,13 +461,14 @@ def backup(
         )
     remove_leftovers(folder_beside(invocation.config.state_dir))
     now = system_clock(UTC)()
+    config = invocation.config
+    others = [agent.id for agent in config.agents if agent.id != config.agent_id]
+    configs = [config, *map(StateSettings(environment_of(context)).config, others)]
     archive = (path or Path()).absolute()
     if archive.is_dir():
         archive /= f"nacre-{now:%Y%m%dT%H%M%SZ}.tar.gz{'.age' if recipients else ''}"
     try:
-        manifest = write_backup(
-            _all_agents(context, invocation.config), archive, recipients=recipients, now=now
-        )
+        manifest = write_backup(configs, archive, recipients=recipients, now=now)
     except (BackupRefused, KeyUnusable) as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
@@ -597,13 +598,6 @@ def _missing_variables(state: Path, environment: Mapping[str, str]) -> tuple[str
     except ConfigError:
         return ()
     return tuple(name for name in named if not known.get(name))
-
-
-def _all_agents(context: click.Context, config: Config) -> list[Config]:
-    """The configurations of all agents of the state folder, the chosen one first."""
-    settings = StateSettings(environment_of(context))
-    others = [agent.id for agent in config.agents if agent.id != config.agent_id]
-    return [config, *map(settings.config, others)]
 
 
 def _report(invocation: Invocation, manifest: Manifest, archive: Path, outcome: str, as_json: bool) -> int:

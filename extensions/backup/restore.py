@@ -240,7 +240,7 @@ def _staging(target: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(parent: Path) -> None:
-    """Removes what killed restores left in `parent`: the folders whose lock nobody holds."""
+    """Removes the folders that killed restores left in `parent`, whose lock nobody holds."""
     for outer in parent.glob(".*.restoring"):
         if outer.is_symlink() or not (outer / _LOCK).is_file():
             continue

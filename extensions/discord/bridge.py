@@ -113,6 +113,12 @@ def read_message(raw: object, chat: Chat, me: Identity, account: str) -> Incomin
     text = "\n".join((*_text(raw.get("content"), mentions, me), *_extras(raw)))
     others = list(_of_others(raw, chat, me))
     quoted = tuple(quote for quote, _ in others if quote.text.strip())
+    roles = raw.get("mention_roles")
+    is_mentioned = (
+        any(user.get("id") == me.id for user in mentions)
+        or _author(raw.get("referenced_message")).get("id") == me.id
+        or (isinstance(roles, list) and any(isinstance(role, str) and role in me.roles for role in roles))
+    )
     files = (*_files(raw), *(file for _, found in others for file in found))
     if not (text.strip() or quoted or files):
         raise Ignored("it has no readable content; is the Message Content Intent switched on?")
@@ -128,7 +134,7 @@ def read_message(raw: object, chat: Chat, me: Identity, account: str) -> Incomin
         sender_name=_name_of(author),
         message_id=str(raw["id"]),
         chat_name=chat.name,
-        is_mentioned=_is_mentioned(raw, mentions, me),
+        is_mentioned=is_mentioned,
     )
     return IncomingMessage(inbound=inbound, files=files)
 
@@ -184,8 +190,8 @@ def _extras(raw: Mapping[str, Any]) -> Iterator[str]:
 def _of_others(
     raw: Mapping[str, Any], chat: Chat, me: Identity
 ) -> Iterator[tuple[Quoted, tuple[RemoteFile, ...]]]:
-    """The words and files of forwarded messages, whose author Discord does not say, and in a group those of
-    somebody else's message that this one answers. A private chat has nothing unread.
+    """The words and files of forwarded messages, whose author Discord does not name, and in a group those of
+    somebody else's message that this one answers. In a private chat the assistant has read everything.
     """
     found: list[tuple[object, QuoteKind]] = [
         (snapshot.get("message"), "forward") for snapshot in mappings(raw.get("message_snapshots"))
@@ -207,15 +213,6 @@ def _author(message: object) -> Mapping[str, Any]:
 
 def _name_of(author: Mapping[str, Any]) -> str:
     return str(author.get("global_name") or author.get("username") or "")
-
-
-def _is_mentioned(raw: Mapping[str, Any], mentions: list[Mapping[str, Any]], me: Identity) -> bool:
-    roles = raw.get("mention_roles")
-    return (
-        any(user.get("id") == me.id for user in mentions)
-        or _author(raw.get("referenced_message")).get("id") == me.id
-        or (isinstance(roles, list) and any(role in me.roles for role in roles if isinstance(role, str)))
-    )
 
 
 def _files(raw: Mapping[str, Any]) -> Iterator[RemoteFile]:

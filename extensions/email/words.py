@@ -209,7 +209,9 @@ def _least_visible(looks: Sequence[_Look], before: _Look) -> _Look:
 def _styled(look: _Look, styles: Sequence[Style]) -> _Look:
     for style in styles:
         color, is_invisible = _color(style.get("color", ""), look.color)
-        back = style.get("background-color") or _first_color(style.get("background", ""))
+        words = re.findall(r"#[0-9a-f]+|[a-z]+\([^)]*\)|[a-z]+", style.get("background", ""))
+        first = next((word for word in words if parse_color(word) is not None), "")
+        back = style.get("background-color") or first
         line_px = _px(style.get("line-height", ""))
         if style.get("line-height", "").replace(".", "").isdigit():
             line_px = float(style["line-height"]) * 16
@@ -347,11 +349,6 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _first_color(text: str) -> str:
-    words = re.findall(r"#[0-9a-f]+|[a-z]+\([^)]*\)|[a-z]+", text)
-    return next((word for word in words if parse_color(word) is not None), "")
-
-
 def _color(value: str, parent: Color) -> tuple[Color, bool]:
     found = parse_color(value) if value else None
     if found is None or isinstance(found, str):
@@ -417,12 +414,12 @@ class Words(Record):
 
 
 def words_of(mail: Message, *, is_forward: bool = False, keeps_end: bool = False) -> Words:
-    """The words and files of an e-mail. Its subject tells `is_forward`; `keeps_end` keeps what it answers."""
+    """The words and files of an e-mail. Its subject determines `is_forward`; `keeps_end` is as in `split`."""
     plain, html, holders, files = _parts(mail)
     text, notice = _text_of(plain, html)
     own = split(text, is_forward=is_forward, keeps_end=keeps_end)
     if is_forward and own.text and not (own.quoted or holders):
-        # It forwards something, and nothing tells where that begins.
+        # It forwards something, and the beginning of that is unknown.
         own = Words(text="", quoted=(Quoted(text=own.text, kind="forward"),))
     quoted, others_files = list(own.quoted), [*_attachments(files, "")]
     for each in holders[:MOST_ATTACHED]:

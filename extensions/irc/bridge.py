@@ -39,7 +39,7 @@ _CONTROLS = re.compile("[\0\r]")
 
 
 class IrcMessage(Record):
-    """A message, the nick of its sender, and its time if the server tells it."""
+    """A message, the nick of its sender, and its time if the server sends it."""
 
     inbound: Inbound
     nick: str
@@ -127,7 +127,7 @@ def format_time(at: datetime) -> str:
 
 
 def verified_sender(line: Line, server: Server, *, knows_accounts: bool) -> str:
-    """Who sent a line: the account if the server tells accounts, else `nick!user@host`.
+    """The sender of a line: the account if the server sends accounts, else `nick!user@host`.
 
     Nobody can imitate an account: its name contains no `!`.
     """
@@ -465,7 +465,7 @@ class IrcBridge(Bridge):
         history: History,
         joined: asyncio.Event,
     ) -> None:
-        """Forwards what was missed, then what arrives. The cursor stays until all of the former is read."""
+        """Forwards missed messages, then new ones. The cursor stays until all missed ones are read."""
         await joined.wait()
         await self._catch_up(inbox, history)
         while (message := await messages.get()) is not None:

@@ -124,11 +124,11 @@ class IrcClient:
 
 
 def may_free_nick(line: Line, server: Server, nick: str) -> bool:
-    """Whether a line is a reason to ask again for a nick that somebody else had at the start.
+    """Whether a line is a reason to request the nick again that somebody else had at the start.
 
-    After a crash, that somebody is our own last connection, which the server drops a moment later. The server
-    announces this only to people who share a channel with it, so PINGs are reasons as well. A refusal changes
-    nothing.
+    After a crash, that is the bridge's own last connection, which the server drops a moment later. The server
+    announces this only to people who share a channel with it, so PINGs are reasons as well. A refusal does no
+    harm.
     """
     if server.casefold_equals(server.nickname, nick):
         return False
@@ -144,10 +144,8 @@ async def register(client: IrcClient, settings: IrcSettings, lines: AsyncIterato
         CannotConnect: the server refuses the password, the nick or the connection.
         OSError: the connection broke.
     """
-    password, server_password = (
-        settings.sasl_password.get_secret_value(),
-        settings.server_password.get_secret_value(),
-    )
+    password = settings.sasl_password.get_secret_value()
+    server_password = settings.server_password.get_secret_value()
     if password or server_password:
         check_password_is_safe(settings.address)
     nick, tries = settings.nick, 1
@@ -160,7 +158,11 @@ async def register(client: IrcClient, settings: IrcSettings, lines: AsyncIterato
         if line.command == "CAP":
             await _capabilities(client, settings, line)
         elif line.command == "AUTHENTICATE" and line.params == ["+"]:
-            await _log_in(client, settings)
+            # SASL PLAIN (RFC 4616) in pieces of 400 bytes; `+` follows a last piece of exactly 400.
+            login = f"\0{settings.sasl_account or settings.nick}\0{password}"
+            secret = base64.b64encode(login.encode()).decode()
+            for start in range(0, len(secret) + 1, _SASL_CHUNK):
+                await client.send("AUTHENTICATE", [secret[start : start + _SASL_CHUNK] or "+"])
         elif line.command == "903":
             await client.send("CAP", ["END"])
         elif line.command in _NICK_TAKEN and tries < MAX_NICKS:
@@ -174,7 +176,7 @@ async def register(client: IrcClient, settings: IrcSettings, lines: AsyncIterato
 
 
 def refusal(line: Line, settings: IrcSettings) -> str:
-    """A sentence about what a line refuses; empty if it refuses nothing."""
+    """The refusal in a line as a sentence; empty if there is none."""
     reason = line.params[-1] if line.params else ""
     if line.command in _LOGIN_REFUSED:
         account = settings.sasl_account or settings.nick
@@ -217,14 +219,6 @@ async def _capabilities(client: IrcClient, settings: IrcSettings, line: Line) ->
         await client.send("AUTHENTICATE", ["PLAIN"])
     elif subcommand in ("ACK", "NAK"):
         await client.send("CAP", ["END"])
-
-
-async def _log_in(client: IrcClient, settings: IrcSettings) -> None:
-    """Logs in with SASL PLAIN (RFC 4616) in pieces of 400 bytes. `+` follows a last one of exactly 400."""
-    account = settings.sasl_account or settings.nick
-    secret = base64.b64encode(f"\0{account}\0{settings.sasl_password.get_secret_value()}".encode()).decode()
-    for start in range(0, len(secret) + 1, _SASL_CHUNK):
-        await client.send("AUTHENTICATE", [secret[start : start + _SASL_CHUNK] or "+"])
 
 
 class Pacer:

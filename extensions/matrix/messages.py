@@ -142,7 +142,7 @@ _USER_ID = re.compile(r"@[^\s:]+:[^\s]+")
 _QUOTED = re.compile(r"(?:> .*\n|>\n)+\n?")
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f]")
-# A client would fetch the address of an image, and an address may leak what it was made from.
+# A client would fetch the address of an image, and an address may contain private data.
 _MARKDOWN = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable("table").disable("image")
 
 
@@ -198,9 +198,7 @@ def read_message(event: object, room: RoomView, me: Identity) -> IncomingMessage
 
 
 def answered_id(event: Json, message: IncomingMessage) -> str:
-    """The id of the message that one in a group answers; empty if there is none. A private chat has nothing
-    unread.
-    """
+    """The id of the message that this one answers; empty in a private chat, where all messages are known."""
     relation = mapping(event["content"].get("m.relates_to"))
     found = mapping(relation.get("m.in_reply_to")).get("event_id")
     is_answer = message.inbound.chat_kind != "direct" and relation.get("is_falling_back") is not True

@@ -144,8 +144,8 @@ async def _body(request: Request, **kinds: type) -> dict[str, Any]:
     except (ValueError, OverflowError, RecursionError) as error:
         raise HTTPException(400, f"The body is not valid JSON: {error}.") from error
     if not isinstance(found, dict) or any(type(found[name]) is not kinds.get(name) for name in found):
-        told = ", ".join(f"{name} ({kind.__name__})" for name, kind in kinds.items())
-        raise HTTPException(400, f"The body must be a JSON object with no keys other than {told}.")
+        allowed = ", ".join(f"{name} ({kind.__name__})" for name, kind in kinds.items())
+        raise HTTPException(400, f"The body must be a JSON object with no keys other than {allowed}.")
     return found
 
 

@@ -63,13 +63,13 @@ def migrate_command(context: click.Context, target: str, as_json: bool) -> int:
     if approvals.source != approvals.target:
         problems.append("A call that waits for approval was answered in the target, and the answer stays.")
     if as_json:
-        told: dict[str, object] = {"sessions": _copied_json(sessions), "workspace": _copied_json(notes)}
-        told["problems"] = problems
-        told["approvals"] = camel_json(approvals, "source", "target")
+        report: dict[str, object] = {"sessions": _copied_json(sessions), "workspace": _copied_json(notes)}
+        report["problems"] = problems
+        report["approvals"] = camel_json(approvals, "source", "target")
         if ledger:
             sides = ("source", ledger.source), ("target", ledger.target)
-            told["ledger"] = {name: {**side.counts, "checksum": side.checksum} for name, side in sides}
-        print_json(told)
+            report["ledger"] = {name: {**side.counts, "checksum": side.checksum} for name, side in sides}
+        print_json(report)
     else:
         invocation.say(*_copied_lines(sessions, notes, approvals), *(_ledger_lines(ledger) if ledger else ()))
         invocation.warn(*problems)
@@ -191,8 +191,8 @@ def limit_command(
 @shared_options
 def pause_command(context: click.Context, agent_id: str, as_json: bool) -> int:
     """Let no worker start a turn of agent ID; its messages wait."""
-    told = f"{agent_id} is paused. Running turns finish; messages wait for `nacre admin storage resume`."
-    return _paused(begin(context), agent_id, told, is_paused=True, as_json=as_json)
+    sentence = f"{agent_id} is paused. Running turns finish; messages wait for `nacre admin storage resume`."
+    return _paused(begin(context), agent_id, sentence, is_paused=True, as_json=as_json)
 
 
 @storage.command("resume")
@@ -201,18 +201,18 @@ def pause_command(context: click.Context, agent_id: str, as_json: bool) -> int:
 @shared_options
 def resume_command(context: click.Context, agent_id: str, as_json: bool) -> int:
     """Let workers run the turns of agent ID again."""
-    told = f"{agent_id} answers again."
-    return _paused(begin(context), agent_id, told, is_paused=False, as_json=as_json)
+    sentence = f"{agent_id} answers again."
+    return _paused(begin(context), agent_id, sentence, is_paused=False, as_json=as_json)
 
 
-def _paused(invocation: Invocation, agent_id: str, told: str, *, is_paused: bool, as_json: bool) -> int:
+def _paused(invocation: Invocation, agent_id: str, sentence: str, *, is_paused: bool, as_json: bool) -> int:
     from nacre.extensions.postgres.hosting import pause
 
     _checked(invocation, agent_id)
     _hosted(invocation, partial(pause, agent=agent_id, is_paused=is_paused))
     if as_json:
         return print_json({"agent": agent_id, "isPaused": is_paused})
-    invocation.say(told)
+    invocation.say(sentence)
     return 0
 
 
@@ -435,8 +435,8 @@ def _exchanged(
 
 
 def _tell(invocation: Invocation, done: Exchanged, written: str, removed: str) -> None:
-    told = [(done.written, written), (done.removed, removed), (done.merged, "merged")]
-    lines = [f"{len(names)} {text}: {', '.join(names)}" for names, text in told if names]
+    groups = [(done.written, written), (done.removed, removed), (done.merged, "merged")]
+    lines = [f"{len(names)} {text}: {', '.join(names)}" for names, text in groups if names]
     invocation.say(*(lines or (["Nothing is new."] if not done.conflicts else [])))
     if done.kept:
         names = ", ".join(done.kept)

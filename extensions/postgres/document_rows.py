@@ -193,12 +193,16 @@ class Moment:
         number = self.begin_writing()
         present = self.named([name]).get(name)
         if (None if present is None or present.is_folder else present.revision) != seen:
-            raise WrittenSince(f"{name!r} was written by somebody else meanwhile.")
+            raise WrittenSince(f"Somebody else has written {name!r} in the meantime.")
         if body is None:
             self.run(REMOVE, name=name)
             return
         if seen is None:
-            self._refuse_shape(name)
+            is_folder, is_below_file = self._shape(name)
+            if is_folder:
+                raise IsADirectoryError(errno.EISDIR, "it is a folder", name)
+            if is_below_file:
+                raise NotADirectoryError(errno.ENOTDIR, "one of its parent folders is a file", name)
         self.run(PUT, name=name, body=body, revision=number)
 
     def put_folder(self, name: str) -> None:
@@ -213,13 +217,6 @@ class Moment:
             SHAPE, name=name, above=above, low=inside.low, high=inside.high
         )
         return bool(is_folder), bool(is_below_file)
-
-    def _refuse_shape(self, name: str) -> None:
-        is_folder, is_below_file = self._shape(name)
-        if is_folder:
-            raise IsADirectoryError(errno.EISDIR, "it is a folder", name)
-        if is_below_file:
-            raise NotADirectoryError(errno.ENOTDIR, "one of its parent folders is a file", name)
 
 
 class DocumentRows:
@@ -240,11 +237,11 @@ class DocumentRows:
         Raises:
             WorkspaceUnreachable: the database refused or cannot be reached.
         """
-        return await self._told(self._database.read, work)
+        return await self._run(self._database.read, work)
 
     async def single(self, work: Callable[[Moment], T]) -> T:
         """Like `read`, for `work` with a single statement."""
-        return await self._told(self._database.single, work)
+        return await self._run(self._database.single, work)
 
     async def write(self, work: Callable[[Moment], T]) -> T:
         """Commits `work` in one transaction and returns its result. `work` may be called again.
@@ -253,7 +250,7 @@ class DocumentRows:
             FileBusy: another process has been writing for too long.
             WorkspaceUnreachable: the database refused or cannot be reached.
         """
-        return await self._told(self._database.write, work)
+        return await self._run(self._database.write, work)
 
     async def change(self, name: str, change: Callable[[bytes | None], bytes | None]) -> None:
         """Replaces a file with `change(old bytes)`, which is called again if somebody wrote in the meantime.
@@ -282,7 +279,7 @@ class DocumentRows:
         """A consistent snapshot of all files, by name. Raises the same errors as `read`."""
         return await self.read(Moment.all)
 
-    async def _told(self, run: Callable[..., Any], work: Callable[[Moment], T]) -> T:
+    async def _run(self, run: Callable[..., Any], work: Callable[[Moment], T]) -> T:
         try:
             result: T = await run(lambda connection: work(Moment(connection, self._agent)))
         except StatementRefused as error:

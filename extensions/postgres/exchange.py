@@ -155,11 +155,11 @@ class Seen(Record):
     """Files by name, and the skipped names with their reasons."""
 
     files: dict[str, bytes]
-    passed_over: dict[str, str]
+    skipped: dict[str, str]
 
-    def is_passed_over(self, name: str) -> bool:
+    def is_skipped(self, name: str) -> bool:
         """Whether this name, or one of its folders, was skipped, so that its content is unknown."""
-        return any(name == each or name.startswith(f"{each}/") for each in self.passed_over)
+        return any(name == each or name.startswith(f"{each}/") for each in self.skipped)
 
 
 class FolderTree:
@@ -201,11 +201,11 @@ class FolderTree:
 
     def here(self) -> Seen:
         """The files of the folder that are synchronized."""
-        return seen_below(self._root)
+        return files_below(self._root)
 
-    def met(self) -> dict[str, bytes]:
+    def base(self) -> dict[str, bytes]:
         """The common state of the last synchronization."""
-        return seen_below(self._met).files if self._met.is_dir() else {}
+        return files_below(self._met).files if self._met.is_dir() else {}
 
     def unresolved(self, here: dict[str, bytes], met: dict[str, bytes]) -> list[str]:
         """The names of files with an unresolved conflict."""
@@ -227,7 +227,11 @@ class FolderTree:
                 if file_bytes(self._root, name, max_bytes=MOST_BYTES).data != seen:
                     raise _changed(name)
                 path.unlink()
-            self._remove_empty(path.parent)
+            folder, root = path.parent, Path(os.path.realpath(self._root))
+            with suppress(OSError):  # stops at the first folder that is not empty
+                while folder != root:
+                    folder.rmdir()
+                    folder = folder.parent
             return
 
         def change(old: bytes | None) -> bytes:
@@ -241,7 +245,7 @@ class FolderTree:
         """Stores the workspace's text beside a file that cannot be merged."""
         change_locked(contained_path(self._root, name + THEIRS), lambda _: theirs, self._locks)
 
-    def note_met(self, name: str, text: Text) -> None:
+    def record_base(self, name: str, text: Text) -> None:
         """Records the common state of a file."""
         path = contained_path(self._met, name)
         if text is None:
@@ -249,25 +253,18 @@ class FolderTree:
         else:
             change_locked(path, lambda _: text, self._locks)
 
-    def _remove_empty(self, folder: Path) -> None:
-        root = Path(os.path.realpath(self._root))
-        with suppress(OSError):  # stops at the first folder that is not empty
-            while folder != root:
-                folder.rmdir()
-                folder = folder.parent
-
 
 def _changed(name: str) -> FileBusy:
-    return FileBusy(f"{name!r} was changed in the folder meanwhile. Run the command again.")
+    return FileBusy(f"{name!r} has changed in the folder in the meantime. Run the command again.")
 
 
-def seen_below(root: Path, *, kept: Sequence[Path] = ()) -> Seen:
+def files_below(root: Path, *, kept: Sequence[Path] = ()) -> Seen:
     """The files of a folder that are synchronized. `kept` are real paths inside it to skip.
 
     Raises:
         OSError: a folder cannot be listed, or a file cannot be read.
     """
-    seen = Seen(files={}, passed_over={})
+    seen = Seen(files={}, skipped={})
     real = Path(os.path.realpath(root))
     passed = [place.relative_to(real).as_posix() for place in kept]
     for path in _walk(root, passed):
@@ -275,11 +272,11 @@ def seen_below(root: Path, *, kept: Sequence[Path] = ()) -> Seen:
         try:
             name.encode()
             if path.is_symlink():
-                seen.passed_over[name] = "a link, which is not followed"
+                seen.skipped[name] = "a link, which is not followed"
             elif path.is_file():
                 seen.files[name] = file_bytes(root, name, max_bytes=MOST_BYTES).data
         except (PathOutsideRoot, UnicodeEncodeError) as error:
-            seen.passed_over[os.fsencode(name).decode("utf-8", "backslashreplace")] = str(error)
+            seen.skipped[os.fsencode(name).decode("utf-8", "backslashreplace")] = str(error)
     return seen
 
 
@@ -356,7 +353,7 @@ async def push(rows: DocumentRows, tree: FolderTree) -> Exchanged:
 
     def note() -> None:
         for name in (*plan.met, *plan.done.removed, *plan.done.written):
-            tree.note_met(name, plan.here.get(name))
+            tree.record_base(name, plan.here.get(name))
 
     await asyncio.to_thread(note)
     return plan.done
@@ -364,13 +361,13 @@ async def push(rows: DocumentRows, tree: FolderTree) -> Exchanged:
 
 def _pull(there: Mapping[str, bytes], workspace: str, tree: FolderTree) -> Exchanged:
     tree.belong_to(workspace)
-    met, seen, done = tree.met(), tree.here(), Exchanged()
-    done.left_out.extend(_told(seen))
+    met, seen, done = tree.base(), tree.here(), Exchanged()
+    done.left_out.extend(_reasons(seen))
     unresolved = set(tree.unresolved(seen.files, met))
     for name in sorted({*met, *there, *seen.files}):
         if not travels(name):
             done.left_out.append(f"{name}: a name that belongs to a program")
-        elif seen.is_passed_over(name):
+        elif seen.is_skipped(name):
             continue
         elif name in unresolved:
             done.conflicts.append(name)
@@ -396,7 +393,7 @@ def _pull_one(name: str, base: Text, there: Text, here: Text, tree: FolderTree, 
             tree.put(name, found.text, seen=here)
         (done.conflicts if found.is_conflict else done.merged).append(name)
     if step is not Step.NOTHING:
-        tree.note_met(name, there)
+        tree.record_base(name, there)
 
 
 class _Plan(Record):
@@ -409,18 +406,18 @@ class _Plan(Record):
 
 def _planned(files: Mapping[str, Document], workspace: str, tree: FolderTree) -> _Plan:
     tree.belong_to(workspace)
-    met, seen = tree.met(), tree.here()
+    met, seen = tree.base(), tree.here()
     if unresolved := tree.unresolved(seen.files, met):
         raise PushRefused(
             f"Nothing was pushed: {', '.join(unresolved)} still "
             f"{'has a conflict' if len(unresolved) == 1 else 'have conflicts'}. Choose one version between "
             "the marks <<<<<<< and >>>>>>>, or one of the two files, remove the other, and push again."
         )
-    plan = _Plan(here=seen.files, met=[], done=Exchanged(left_out=_told(seen)))
+    plan = _Plan(here=seen.files, met=[], done=Exchanged(left_out=_reasons(seen)))
     behind = []
     for name in sorted({*met, *filter(travels, files), *seen.files}):
         there, here = files[name].body if name in files else None, seen.files.get(name)
-        if seen.is_passed_over(name):
+        if seen.is_skipped(name):
             continue
         step = pushed(met.get(name), there, here)
         if step is Step.COPY:
@@ -442,8 +439,8 @@ def _planned(files: Mapping[str, Document], workspace: str, tree: FolderTree) ->
     return plan
 
 
-def _told(seen: Seen) -> list[str]:
-    return [f"{name}: {reason}" for name, reason in seen.passed_over.items()]
+def _reasons(seen: Seen) -> list[str]:
+    return [f"{name}: {reason}" for name, reason in seen.skipped.items()]
 
 
 class WorkspaceSum(Record):
@@ -536,8 +533,8 @@ def _sum(files: Mapping[str, bytes]) -> WorkspaceSum:
 def _folder_files(folder: Path, kept: Sequence[Path]) -> tuple[dict[str, bytes], list[str]]:
     if not folder.is_dir():
         return {}, []
-    seen = seen_below(folder, kept=kept_inside(folder, kept))
-    return seen.files, _told(seen)
+    seen = files_below(folder, kept=kept_inside(folder, kept))
+    return seen.files, _reasons(seen)
 
 
 def _unless_there(body: bytes, old: bytes | None) -> bytes:

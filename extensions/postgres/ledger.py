@@ -112,7 +112,7 @@ class PostgresRows:
 
         def whole(connection: Connection) -> T:
             def run(statement: str, /, **values: object) -> list[Any]:
-                kept = {name: _kept(value) for name, value in values.items()}
+                kept = {name: _storable(value) for name, value in values.items()}
                 own = {"agent": self._agent, "ledger_process": self._process}
                 found = connection.execute(statement.encode(), {**own, **kept})
                 return found.fetchall() if found.description is not None else []
@@ -131,11 +131,11 @@ class PostgresRows:
         return result
 
 
-def _kept(value: object) -> object:
+def _storable(value: object) -> object:
     """A value without NUL characters and lone surrogates, which PostgreSQL refuses."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
-    return [_kept(each) for each in value] if isinstance(value, list) else value
+    return [_storable(each) for each in value] if isinstance(value, list) else value
 
 
 def holder_name() -> str:
@@ -159,7 +159,7 @@ class Holding:
         database.process.ledgers.add(agent)
 
     @classmethod
-    async def taken(
+    async def take(
         cls, database: Database, agent: str, *, ledger_id: str = "", is_shared: bool = False
     ) -> Self:
         """Takes the ledger, also from a process that has been silent for too long.
@@ -261,7 +261,7 @@ class PostgresLedger(Ledger):
         Raises:
             LedgerUnusable: the database cannot be used, or another program holds the ledger.
         """
-        holding = await Holding.taken(database, agent, ledger_id=new_id())
+        holding = await Holding.take(database, agent, ledger_id=new_id())
         fenced = PostgresRows(database, agent, fence=holding.fence)
         try:
             await fenced.run(statements.NOBODY_KNOWS)
@@ -478,12 +478,12 @@ def plan(
 
 
 class SharedLedger(PostgresLedger):
-    """The ledger of an agent, of which this program serves the accounts that `share` gives it."""
+    """The ledger of an agent whose accounts several programs share. This one serves those that it takes."""
 
     _release = statements.LEAVE_OTHERS
     _fence: int
     _told: Sequence[str] = ()
-    """The accounts of which the others know that this program wants them."""
+    """The accounts that this program has registered as wanted."""
     _free: frozenset[str] = frozenset()
     """The accounts that nobody held after the last look."""
     _silences: dict[int, tuple[str | None, float]]
@@ -496,7 +496,7 @@ class SharedLedger(PostgresLedger):
         Raises:
             LedgerUnusable: the database cannot be used, or a program holds the ledger for itself alone.
         """
-        holding = await Holding.taken(database, agent, ledger_id=new_id(), is_shared=True)
+        holding = await Holding.take(database, agent, ledger_id=new_id(), is_shared=True)
         rows = PostgresRows(database, agent, fence=holding.fence, process=database.process.number)
         ledger = cls._held(holding, rows, database.process, now)
         ledger._fence, ledger._silences = holding.fence, {}
@@ -508,7 +508,7 @@ class SharedLedger(PostgresLedger):
         return ledger
 
     async def share(self, wanted: Sequence[AccountId]) -> Shares:
-        """Takes accounts of `wanted` that nobody holds or whose program is silent, as far as its share goes.
+        """Takes its share of the accounts in `wanted` that nobody holds or whose program is silent.
 
         Raises:
             LedgerLost: a program has taken the ledger for itself alone, or its rows are gone.

@@ -81,7 +81,7 @@ ON CONFLICT (agent, channel, account) DO UPDATE SET process = EXCLUDED.process
 WHERE held.process IS NOT DISTINCT FROM %(before)s::bigint OR held.process = EXCLUDED.process
 RETURNING 1
 """
-"""Takes an account from a program that was silent, or from nobody, unless another one was faster."""
+"""Takes a free account or one of a silent program, unless another program was faster."""
 UNSURE_OF_ACCOUNT = """
 UPDATE ledger_outbound SET state = 'unsure' WHERE agent = %(agent)s AND channel = %(channel)s
     AND account = %(account)s AND state = 'sending'
@@ -91,7 +91,7 @@ UPDATE ledger_accounts SET process = NULL
 WHERE agent = %(agent)s AND channel = %(channel)s AND account = %(account)s AND process = %(process)s
 """
 LEAVE_OTHERS = "SELECT ledger_leave(%(agent)s, %(process)s)"
-"""Gives up all accounts. Another living program stands for all in `ledger_holders`, if there is one."""
+"""Gives up all accounts. `ledger_holders` then names another living program, if there is one."""
 ACCOUNT_IS_HELD = """
 SELECT account_is_held(%(agent)s, %(ledger_fence)s, %(ledger_process)s, %(channel)s, %(account)s)
 """
@@ -168,7 +168,7 @@ FROM (SELECT) AS one LEFT JOIN LATERAL (SELECT number, sent_id FROM ledger_outbo
     WHERE agent = %(agent)s AND turn = %(turn)s AND state = 'draft' AND sent_id <> '' LIMIT 1) AS it ON TRUE
 """
 """The same, and records that the first part is about to be sent. Returns its number, or the number and the id
-of the shown draft that it becomes: a statement reads what was there before its functions."""
+of the shown draft that it replaces, because a statement does not see the writes of its own functions."""
 OPEN_MESSAGES = """
 SELECT number, session_key, body, turn, state = 'running', attempts, answered_by, joined FROM ledger_inbound
 WHERE agent = %(agent)s AND state IN ('waiting', 'running') AND body IS NOT NULL ORDER BY number

@@ -70,7 +70,7 @@ class Moment:
         return found
 
     def searched(self, sql: LiteralString, **values: Any) -> list[tuple[Any, ...]]:
-        """`rows`, planned anew for the values: a generic prepared plan takes twice as long."""
+        """`rows`, planned for the values, because a generic prepared plan takes twice as long."""
         cursor = self.connection.execute(sql, self._with(values), prepare=False)
         found: list[tuple[Any, ...]] = cursor.fetchall()
         return found
@@ -214,11 +214,6 @@ class Tokens:
         return f"'{self._mark}{escaped}'"
 
 
-def any_of(queries: Iterable[str]) -> str:
-    """The disjunction of queries; empty if there are none."""
-    return " | ".join(queries)
-
-
 LEAST_IDF = 1e-6
 """The IDF of a word that occurs in more than half of all chunks."""
 
@@ -240,14 +235,6 @@ _SCORE: LiteralString = """
 """
 """One atom's part of the score."""
 _ORDER: LiteralString = " ORDER BY score DESC, chunk_id LIMIT %(limit)s"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """A query that selects chunks, and the atoms that score them."""
-
-    query: str
-    atoms: Sequence[str]
 
 
 class WordReader:
@@ -279,14 +266,14 @@ class WordReader:
         condition = inside.admits("memory_words.chunk_id") if inside else ""
         idfs = {atom: idf(rows[atom], head.chunks) for atom in atoms}
 
-        def best(asked: Asked) -> dict[int, float]:
-            places = range(len(asked.atoms))
+        def best(selecting: str, scoring: Sequence[str]) -> dict[int, float]:
+            places = range(len(scoring))
             scores = " + ".join(_SCORE.replace("{at}", str(at)) for at in places)
             found = moment.searched(
                 _BEST.replace("{scores}", scores) + condition + _ORDER,
-                query=asked.query,
-                **{f"atom_{at}": asked.atoms[at] for at in places},
-                **{f"idf_{at}": idfs[asked.atoms[at]] for at in places},
+                query=selecting,
+                **{f"atom_{at}": scoring[at] for at in places},
+                **{f"idf_{at}": idfs[scoring[at]] for at in places},
                 weights=WEIGHTS,
                 usual_tokens=max(head.tokens / head.chunks, 1e-9),
                 limit=limit,
@@ -294,20 +281,20 @@ class WordReader:
             )
             return {chunk_id: float(score) for chunk_id, score in found}
 
-        everything = Asked(query=any_of(atoms), atoms=atoms)
         if head.chunks <= MOST_ROWS or len(atoms) < 2:
-            return best(everything)
+            return best(" | ".join(atoms), atoms)
         plan = word_plan({atom: rows[atom] for atom in atoms}, chunk_count=head.chunks)
-        selecting = Asked(query=any_of(plan.choosing), atoms=[*plan.choosing, *plan.weighed])
-        scores = best(selecting) if plan.choosing else {}
+        choosing = " | ".join(plan.choosing)
+        scores = best(choosing, [*plan.choosing, *plan.weighed]) if choosing else {}
         if plan.together:
-            together = " & ".join(plan.together) + (f" & ({any_of(plan.others)})" if plan.others else "")
-            for chunk_id, score in best(Asked(query=together, atoms=[*plan.together, *plan.others])).items():
+            others = [f"({' | '.join(plan.others)})"] if plan.others else []
+            together = " & ".join([*plan.together, *others])
+            for chunk_id, score in best(together, [*plan.together, *plan.others]).items():
                 scores[chunk_id] = max(score, scores.get(chunk_id, score))
             scores = dict(sorted(scores.items(), key=itemgetter(1), reverse=True)[:limit])
         if len(scores) < limit and (plan.together or (plan.weighed and inside)):
             # Few chunks have the rare words, especially in a narrow scope: let every word select.
-            scores = best(everything)
+            scores = best(" | ".join(atoms), atoms)
         return scores
 
     def _rows_of(self, moment: Moment, head: Head, atoms: Iterable[str]) -> Mapping[str, int]:

@@ -106,7 +106,7 @@ class AgentRows:
 
     async def read(self, work: Callable[[Moment], T]) -> T:
         """Returns the result of `work`, which reads a consistent snapshot. Raises `SessionStoreRefused`."""
-        return await self._told(self.database.read, work)
+        return await self._run(self.database.read, work)
 
     async def write(self, work: Callable[[Moment], T]) -> T:
         """Commits `work` and returns its result. It may be called again, so it must only change rows.
@@ -114,13 +114,13 @@ class AgentRows:
         Raises:
             SessionStoreRefused: the database refused or cannot be reached.
         """
-        return await self._told(self.database.write, work)
+        return await self._run(self.database.write, work)
 
     async def single(self, work: Callable[[Moment], T]) -> T:
         """Like `write`, for `work` with a single idempotent statement."""
-        return await self._told(self.database.single, work)
+        return await self._run(self.database.single, work)
 
-    async def _told(self, run: Callable[..., Any], work: Callable[[Moment], T]) -> T:
+    async def _run(self, run: Callable[..., Any], work: Callable[[Moment], T]) -> T:
         try:
             result: T = await run(lambda db: work(Moment(db, self.agent, self.held)))
         except DatabaseError as error:
@@ -173,7 +173,7 @@ def lines_from(rows: Moment, head: Head, number: int = 0) -> list[bytes]:
     return [bytes(line) for (line,) in rows.run(statements.LINES_FROM, transcript=head.id, number=number)]
 
 
-def begin(rows: Moment, name: str, lines: Sequence[bytes], session_id: str, at: datetime) -> Any:
+def create_transcript(rows: Moment, name: str, lines: Sequence[bytes], session_id: str, at: datetime) -> Any:
     """Creates a transcript from lines, the header first. Returns its id, or `None` if the name exists."""
     owner_key, chat_kind = next((owner for owner in map(owner_of, lines[1:]) if owner[0]), (None, None))
     made = rows.run(
@@ -249,7 +249,7 @@ class LineRows:
             if record == present:
                 return record
             line = _text(record)
-            replacing = partial(_replaced, tries=count(), key=key, record=record, line=line, old=old)
+            replacing = partial(_replace_line, tries=count(), key=key, record=record, line=line, old=old)
             self._rows.taken.pop(key, None)
             if await self._rows.single(replacing):
                 if key in self._rows.held:
@@ -263,20 +263,20 @@ class LineRows:
         return await self.update(key, lambda record: None if record is None else change(record))
 
     async def edit(self, change: Change) -> Mapping[str, SessionRecord | None]:
-        return await self._rows.write(lambda rows: edited(rows, change))
+        return await self._rows.write(lambda rows: edit_lines(rows, change))
 
 
-def edited(rows: Moment, change: Change) -> Mapping[str, SessionRecord | None]:
+def edit_lines(rows: Moment, change: Change) -> Mapping[str, SessionRecord | None]:
     """Applies `change` to all lines within a transaction and returns its result."""
     rows.run(statements.LOCK_LINES)
     there = dict(rows.run(statements.LINES))
     changed = change(_readable(there))
     for key, record in changed.items():
-        _replaced(rows, tries=count(), key=key, record=record, line=_text(record), old=there.get(key))
+        _replace_line(rows, tries=count(), key=key, record=record, line=_text(record), old=there.get(key))
     return changed
 
 
-def _replaced(
+def _replace_line(
     rows: Moment,
     *,
     tries: count[int],
@@ -418,7 +418,7 @@ class TranscriptRows:
             copy = branch_copy(
                 split_lines(whole), self.tree, source_id=self.header.id, leaf_id=leaf_id, header=header
             )
-            made = begin(rows, name, list(map(to_line, copy)), session_id, at)
+            made = create_transcript(rows, name, list(map(to_line, copy)), session_id, at)
             if made is None:
                 raise SessionCorrupt(f"A transcript {name!r} already exists, so nothing was copied to it.")
             rows.run(statements.COPY_RESULTS, transcript=self._head.id, copy=made)
@@ -447,7 +447,7 @@ class TranscriptRows:
 
     async def _caught_up(self) -> bool:
         """Reads entries that others added; returns whether there were any."""
-        head = self._taken() or await self._rows.single(lambda rows: head_of(rows, self.name))
+        head = self._head_taken() or await self._rows.single(lambda rows: head_of(rows, self.name))
         if head is not None and head.id == self._head.id and head.lines <= self._known:
             self._head = head
             return False
@@ -455,7 +455,7 @@ class TranscriptRows:
         self._take(fresh)
         return bool(fresh)
 
-    def _taken(self) -> Head | None:
+    def _head_taken(self) -> Head | None:
         """The rows that were read with the lane, for their first use."""
         lane = self._head.lane or ""
         taken = self._rows.taken.get(lane)

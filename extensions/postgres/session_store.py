@@ -20,8 +20,8 @@ from nacre.extensions.postgres.session_rows import (
     Moment,
     TranscriptRows,
     all_lines,
-    begin,
-    edited,
+    create_transcript,
+    edit_lines,
     head_of,
     lines_from,
 )
@@ -114,7 +114,7 @@ def results_of(rows: Moment, name: str) -> dict[str, bytes]:
     return {each: bytes(body) for each, body in rows.run(statements.RESULTS, transcript=head.id)}
 
 
-def brought_in(rows: Moment, *, name: str, data: bytes, results: Mapping[str, bytes], at: datetime) -> None:
+def import_lines(rows: Moment, *, name: str, data: bytes, results: Mapping[str, bytes], at: datetime) -> None:
     """Imports a transcript from JSON lines with its results, or extends one that begins with the same lines.
 
     Raises:
@@ -131,7 +131,7 @@ def brought_in(rows: Moment, *, name: str, data: bytes, results: Mapping[str, by
         header = json_value(lines[0])
         session_id = header.get("id") if isinstance(header, dict) else None
         session_id = session_id if isinstance(session_id, str) and session_id else name.removesuffix(".jsonl")
-        transcript = begin(rows, name, lines, session_id, at)
+        transcript = create_transcript(rows, name, lines, session_id, at)
     for each, body in results.items():
         rows.fenced(statements.KEEP_RESULT, lane=None, transcript=transcript, name=each, body=body)
 
@@ -155,13 +155,13 @@ def transcript_rows(rows: Moment) -> list[TranscriptRow]:
     return [TranscriptRow(*row) for row in rows.run(statements.TRANSCRIPTS)]
 
 
-def deleted(rows: Moment, session: StoredSession, at: datetime) -> str:
+def delete_session(rows: Moment, session: StoredSession, at: datetime) -> str:
     """Removes a session from all lists. Returns the new name of its transcript; empty if it has none."""
-    edited(rows, lambda records: without_session(records, session.session_id))
-    return _moved_aside(rows, session.transcript, at) if session.transcript else ""
+    edit_lines(rows, lambda records: without_session(records, session.session_id))
+    return _move_aside(rows, session.transcript, at) if session.transcript else ""
 
 
-def kept_up(
+def apply_limits(
     rows: Moment,
     limits: MaintenanceLimits,
     *,
@@ -186,13 +186,13 @@ def kept_up(
     if dry_run:
         without_pruned(all_lines(rows))
     else:
-        edited(rows, without_pruned)
+        edit_lines(rows, without_pruned)
     there = {row.name: row for row in transcript_rows(rows)}
     programs = [record for key, record in pruned.items() if key_kind(key) in SYNTHETIC_KINDS]
     names = [record.session_file or f"{record.session_id}.jsonl" for record in programs]
     aside = tuple(name for name in names if name in there and not there[name].is_aside)
     for name in () if dry_run else aside:
-        _moved_aside(rows, name, at)
+        _move_aside(rows, name, at)
     removed = files_to_remove(_files(rows, limits, ended), limits, now_ms=now_ms)
     return UpkeepReport(
         pruned_keys=tuple(pruned),
@@ -217,12 +217,12 @@ def _files(rows: Moment, limits: MaintenanceLimits, ended: Mapping[str, StoredSe
     ]
 
 
-def _moved_aside(rows: Moment, name: str, at: datetime) -> str:
+def _move_aside(rows: Moment, name: str, at: datetime) -> str:
     moved = rows.run(statements.MOVE_ASIDE, name=name, aside=aside_name(name, at), at=at)
     return str(moved[0][0]) if moved else ""
 
 
-def rewritten(rows: Moment, *, name: str, change: Rewrite, dry_run: bool) -> bool:
+def rewrite(rows: Moment, *, name: str, change: Rewrite, dry_run: bool) -> bool:
     """Rewrites the lines and whole results of a transcript; returns whether anything changed."""
     is_changed = False
     for (transcript,) in rows.run(statements.HAS_TRANSCRIPT, name=name):
@@ -301,7 +301,7 @@ class PostgresSessionStore:
             header = SessionHeader(id=record.session_id, timestamp=timestamp_text(at), cwd=self._cwd)
             line = to_line(header_to_json(header))
             # Another process was faster and has created it.
-            await self._rows.write(lambda rows: begin(rows, name, [line], record.session_id, at))
+            await self._rows.write(lambda rows: create_transcript(rows, name, [line], record.session_id, at))
             found = await self._rows.read(lambda rows: _whole(rows, name))
         if found is None:
             raise SessionCorrupt(f"The transcript {name} was removed while it was opened. Try again.")
@@ -346,7 +346,7 @@ class PostgresSessionStore:
     async def import_transcript(self, name: str, data: bytes, results: Mapping[str, bytes]) -> None:
         if not is_transcript_name(name):
             raise SessionCorrupt(f"{name!r} is not a valid name of a transcript, so it is not copied.")
-        work = partial(brought_in, name=name, data=data, results=results, at=self._now())
+        work = partial(import_lines, name=name, data=data, results=results, at=self._now())
         await self._rows.write(work)
 
     async def stored(self, session: StoredSession) -> StoredTranscript:
@@ -361,7 +361,7 @@ class PostgresSessionStore:
 
     async def delete(self, session: StoredSession) -> str:
         at = self._now()
-        aside = await self._rows.write(lambda rows: deleted(rows, session, at))
+        aside = await self._rows.write(lambda rows: delete_session(rows, session, at))
         return f"{self.place}, {aside}" if aside else ""
 
     async def maintain(
@@ -371,7 +371,7 @@ class PostgresSessionStore:
 
         def work(rows: Moment, *, is_dry: bool) -> UpkeepReport:
             ended = {each.transcript: each for each in self._listed(rows, True) if not each.is_current}
-            return kept_up(
+            return apply_limits(
                 rows, limits, ended=ended, at=at, main_key=main_key, active_keys=active_keys, dry_run=is_dry
             )
 
@@ -389,7 +389,7 @@ class PostgresSessionStore:
         run = self._rows.read if dry_run else self._rows.write
         listed = await self._rows.read(transcript_rows)
         names = [row.name for row in listed if row.session_id not in but]
-        each = partial(rewritten, change=change, dry_run=dry_run)
+        each = partial(rewrite, change=change, dry_run=dry_run)
         return tuple([name for name in names if await run(partial(each, name=name))])
 
     def fence(self, key: str) -> int | None:

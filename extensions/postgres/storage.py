@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import field
 from typing import TYPE_CHECKING, LiteralString
@@ -142,7 +142,7 @@ class PostgresLedgerPlace(Record):
     async def movable(self) -> AsyncIterator[MovableLedger]:
         from nacre.extensions.postgres.ledger import Holding, MovableRows
 
-        holding = await Holding.taken(shared_database(self.url), self.agent)
+        holding = await Holding.take(shared_database(self.url), self.agent)
         try:
             yield MovableRows(self._rows)
         finally:
@@ -170,8 +170,21 @@ class DatabaseRows:
         self._agent = agent
 
     async def having(self, says: Says, *, but_sessions: bool) -> Mapping[str, int]:
-        but = _OF_SESSIONS if but_sessions else ()
-        return await _rows_with(self._database, self._agent, says, but=but)
+        def work(connection: Connection) -> dict[str, int]:
+            found = Counter[str]()
+            for table, columns in connection.execute(_COLUMNS).fetchall():
+                if but_sessions and table in _OF_SESSIONS:
+                    continue
+                # The names come quoted from the server's catalog.
+                query = f'SELECT {", ".join(columns)} FROM "{table}"'
+                if not table.startswith("procrastinate_"):
+                    query += " WHERE agent = %(agent)s"
+                with connection.cursor(name="looked") as rows:
+                    rows.execute(query.encode(), {"agent": self._agent})
+                    found[table] += sum(any(says(_text(each)) for each in row) for row in rows)
+            return {table: count for table, count in found.items() if count}
+
+        return await self._database.read(work)
 
     async def forget_ended_turns(self, says: Says) -> None:
         from nacre.extensions.postgres.workers.turn_rows import forget_turns
@@ -198,30 +211,6 @@ WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p') AN
 GROUP BY relname ORDER BY relname
 """
 """All tables whose rows belong to agents, with their text columns."""
-
-
-async def _rows_with(database: Database, agent: str, says: Says, *, but: Collection[str]) -> dict[str, int]:
-    """The number of rows, by table, with a column that `says` accepts, without the tables `but`.
-
-    Raises:
-        DatabaseError: the database cannot be read.
-    """
-
-    def work(connection: Connection) -> dict[str, int]:
-        found = Counter[str]()
-        for table, columns in connection.execute(_COLUMNS).fetchall():
-            if table in but:
-                continue
-            # The names come quoted from the server's catalog.
-            query = f'SELECT {", ".join(columns)} FROM "{table}" WHERE agent = %(agent)s'
-            if table.startswith("procrastinate_"):
-                query = f'SELECT {", ".join(columns)} FROM "{table}"'
-            with connection.cursor(name="looked") as rows:
-                rows.execute(query.encode(), {"agent": agent})
-                found[table] += sum(any(says(_text(each)) for each in row) for row in rows)
-        return {table: count for table, count in found.items() if count}
-
-    return await database.read(work)
 
 
 def _text(value: object) -> str:

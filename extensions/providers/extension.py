@@ -6,7 +6,7 @@ Each function imports what it needs, so that an agent with one model loads the c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nacre.extensions.providers.completions.keys import from_environment
 from nacre.extensions.providers.completions.price_map import is_provider, price_map_entry
@@ -126,9 +126,7 @@ def missing_extra(config: Config, name: str) -> str:
     return "" if is_installed() else EXTRA
 
 
-def price_entry(name: str) -> Mapping[str, Any]:
-    """The entry of `provider/model` in the price map; empty for an unknown model."""
-    return price_map_entry(name)
+price_entry = price_map_entry
 
 
 def reaches_embedder(config: Config, settings: MemorySearchSettings) -> bool:

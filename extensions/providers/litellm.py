@@ -151,27 +151,23 @@ class _ClientUser:
 
     async def _release(self) -> None:
         """Closes the HTTP connections, unless another open model on this event loop still uses them."""
-        if self._retained:
-            self._retained = False
-            await _release_clients()
-
-
-async def _release_clients() -> None:
-    """Counts one model fewer on the running loop, and closes the loop's HTTP clients after the last one."""
-    loop = asyncio.get_running_loop()
-    left = _open_models.get(loop, 0) - 1
-    if left > 0:
-        _open_models[loop] = left
-        return
-    _open_models.pop(loop, None)
-    cache = getattr(sys.modules.get("litellm"), "in_memory_llm_clients_cache", None)
-    clients: dict[str, Any] = getattr(cache, "cache_dict", {})
-    for key in [key for key in clients if key.endswith(f"-{id(loop)}")]:
-        close = getattr(clients.pop(key), "close", None)
-        with contextlib.suppress(OSError, RuntimeError):  # it may be broken or closed already
-            result = close() if callable(close) else None
-            if inspect.isawaitable(result):
-                await result
+        if not self._retained:
+            return
+        self._retained = False
+        loop = asyncio.get_running_loop()
+        left = _open_models.get(loop, 0) - 1
+        if left > 0:
+            _open_models[loop] = left
+            return
+        _open_models.pop(loop, None)
+        cache = getattr(sys.modules.get("litellm"), "in_memory_llm_clients_cache", None)
+        clients: dict[str, Any] = getattr(cache, "cache_dict", {})
+        for key in [key for key in clients if key.endswith(f"-{id(loop)}")]:
+            close = getattr(clients.pop(key), "close", None)
+            with contextlib.suppress(OSError, RuntimeError):  # it may be broken or closed already
+                result = close() if callable(close) else None
+                if inspect.isawaitable(result):
+                    await result
 
 
 def _import_litellm() -> Any:
@@ -249,7 +245,7 @@ class LiteLLMModel(_ClientUser, ProviderModel):
         except ConfigError as error:
             raise ModelError(str(error)) from error
 
-    async def _asked(self, request: ModelRequest) -> LiteLLMAnswer:
+    async def _send(self, request: ModelRequest) -> LiteLLMAnswer:
         litellm, key = await load_litellm(self.name), self._api_key
         if self.name.startswith("openai/"):
             key = key_for_litellm(self.name, base_url=self._base_url, api_key=key)
@@ -393,14 +389,14 @@ class LiteLLMReranker(_SideModel):
         bill.took_query(sent_bytes // BYTES_PER_TOKEN + 1)
         try:
             async with self._paid(bill):
-                answer = await self._asked(question, texts)
+                answer = await self._send(question, texts)
                 if tokens := _billed_tokens(answer):
                     bill.took_query(tokens)
         except SpendingCapReached as reached:
             raise RerankingFailed(str(reached)) from reached
         return self._in_order(answer.results, len(texts))
 
-    async def _asked(self, question: str, texts: Sequence[str]) -> Any:
+    async def _send(self, question: str, texts: Sequence[str]) -> Any:
         try:
             litellm = await load_litellm(self.name)
             return await litellm.arerank(
@@ -485,14 +481,14 @@ class LiteLLMTranscriber(_SideModel):
         bill = await self._bill()
         bill.took_seconds(len(data) / rate + 1)
         async with self._paid(bill):
-            answer = await self._asked(file_name, data, timeout_seconds)
+            answer = await self._send(file_name, data, timeout_seconds)
             _settle(bill, answer)
         text = getattr(answer, "text", None)
         if not isinstance(text, str):
             raise BadModelReply(f"The model {self.name!r} answered a recording without text.")
         return text
 
-    async def _asked(self, file_name: str, data: bytes, timeout_seconds: float) -> Any:
+    async def _send(self, file_name: str, data: bytes, timeout_seconds: float) -> Any:
         try:
             litellm = await self._loaded()
             return await litellm.atranscription(

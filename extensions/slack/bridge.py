@@ -131,7 +131,7 @@ def _files(event: Mapping[str, Any]) -> Iterator[RemoteFile]:
 
 
 def _shared(event: Mapping[str, Any]) -> Iterator[Quoted]:
-    """The messages of others that somebody shares."""
+    """Messages of others that the sender shares."""
     for each in mappings(event.get("attachments")):
         if each.get("is_share") and isinstance(text := each.get("text"), str) and text.strip():
             yield Quoted(text=plain(text), kind="forward", said_by=str(each.get("author_name") or ""))
@@ -350,7 +350,7 @@ T = TypeVar("T")
 MAX_CHATS = 100
 """How many chats are read after a pause. Slack allows about fifty requests a minute."""
 CATCH_UP_SECONDS = 300.0
-"""The longest total time that rate limits may delay reading what was missed."""
+"""The longest total delay by rate limits while missed messages are read."""
 MARGIN_SECONDS = 60
 """Messages of different chats may arrive out of order by this much."""
 

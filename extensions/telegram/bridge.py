@@ -194,8 +194,8 @@ def _first_name(*names: object) -> str:
 
 
 def _answered(message: Message, me: User) -> tuple[tuple[Quoted, ...], tuple[RemoteFile, ...]]:
-    """The words and files that a message replies to: what its sender marked or brought from another chat, and
-    in a group somebody else's whole message. A private chat has nothing unread.
+    """The words and files that a message replies to: those that its sender marked or took from another chat,
+    and in a group somebody else's whole message. In a private chat the assistant has read everything.
     """
     answered, outside, mark = message.reply_to_message, message.external_reply, message.quote
     is_unread = message.chat.type != "private" and not _replies_to_me(message, me)
@@ -551,7 +551,7 @@ T = TypeVar("T")
 MAX_REPEATED = 1_000
 """Repeated updates have ids at most this far below the newest: the server sends a hundred at a time."""
 _NOT_MODIFIED, _NOT_FOUND = "message is not modified", "message to edit not found"
-# Telegram fetches the address of a preview, and an address may leak what it was made from.
+# Telegram fetches the address of a preview, and an address may contain private data.
 _NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
 
 

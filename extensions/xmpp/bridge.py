@@ -131,7 +131,7 @@ def read_message(stanza: Message, me: Identity, *, archive_id: str = "") -> Xmpp
 
 
 def _is_encrypted(stanza: Message, text: str) -> bool:
-    """Whether it is an encrypted message, by what it says (XEP-0380) or by its form."""
+    """Whether a message is encrypted, by its mark (XEP-0380) or by its form."""
     for name in _OMEMO:
         if (found := stanza.xml.find(f"{{{name}}}encrypted")) is not None:
             return found.find(f"{{{name}}}payload") is not None  # without one, it only exchanges keys
@@ -395,7 +395,7 @@ async def _page(
 
 
 def _own(client: XmppClient, archive: str) -> set[str]:
-    """Who may answer for an archive. Anybody who guesses a request's id could send a false answer."""
+    """The addresses that may answer for an archive. Anybody could guess a request's id and answer it."""
     return {archive} if archive else {"", client.stream.boundjid.bare}
 
 
@@ -461,7 +461,11 @@ class XmppBridge(Bridge):
             await self._join(client)
             self._client = client
             inbox.connected()
-            await self._catch_up(client, inbox)
+            # The archives of rooms lack people's addresses.
+            for archive in ("", *sorted(self._me.rooms)):
+                async for archive_id, stanza in self._missed(client, archive):
+                    me = self._live.get(archive_id, self._me)
+                    await self._take(stanza, me, inbox, archive_id=archive_id)
             self._is_catching_up = False
             self._live.clear()
             while not self.stopping.is_set() and (item := await received.get()) is not None:
@@ -578,13 +582,6 @@ class XmppBridge(Bridge):
                 log.warning("%s keeps no archive: missed messages are lost", archive or self._me.jid)
                 self.capabilities = replace(self.capabilities, can_read_back=False)
                 self._cursor.pop(archive, None)
-
-    async def _catch_up(self, client: XmppClient, inbox: Inbox) -> None:
-        """Receives what the archives hold after the cursor. They do not tell people's addresses in rooms."""
-        for archive in ("", *sorted(self._me.rooms)):
-            async for archive_id, stanza in self._missed(client, archive):
-                me = self._live.get(archive_id, self._me)
-                await self._take(stanza, me, inbox, archive_id=archive_id)
 
     async def _missed(self, client: XmppClient, archive: str) -> AsyncIterator[tuple[str, Message]]:
         after = self._cursor.get(archive, "")

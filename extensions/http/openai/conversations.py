@@ -42,18 +42,13 @@ PLAIN = "plain"
 """The suffix of an agent's ID for its model without memory and transcript: for titles and tags."""
 
 
-class HistoryMatch(Record):
-    """How a client's history fits a session: how many turns to keep, and which messages are new."""
+def match_history(
+    history: Sequence[ClientMessage], known: Sequence[str]
+) -> tuple[int, tuple[ClientMessage, ...]]:
+    """The number of turns of a session that fit a client's history, and the messages that are new to it.
 
-    kept: int
-    unseen: tuple[ClientMessage, ...]
-
-
-def match_history(history: Sequence[ClientMessage], known: Sequence[str]) -> HistoryMatch:
-    """Compares a client's `history`, without its last message, with what people said in a session.
-
-    `known` is what people said there, the oldest first. The assistant's messages are not compared, because
-    clients change them and remove reasoning.
+    `history` lacks the last message. `known` has the messages of people in the session, the oldest first. The
+    assistant's messages are not compared, because clients change them and remove reasoning.
     """
     kept, differs_at = 0, None
     for position, message in enumerate(history):
@@ -64,7 +59,7 @@ def match_history(history: Sequence[ClientMessage], known: Sequence[str]) -> His
         elif not message.text.startswith("/"):  # a command is not a turn of the session
             differs_at = position
             break
-    return HistoryMatch(kept=kept, unseen=() if differs_at is None else tuple(history[differs_at:]))
+    return kept, () if differs_at is None else tuple(history[differs_at:])
 
 
 def with_context(rules: str, unseen: Sequence[ClientMessage], text: str) -> str:
@@ -209,14 +204,14 @@ async def _rewind_to_client(
         return 0, tuple(before)
     turns = (await session.turns())[::-1]
     if conversation.kept_turns is not None:
-        found = HistoryMatch(kept=min(conversation.kept_turns, len(turns)), unseen=tuple(before))
+        kept, unseen = min(conversation.kept_turns, len(turns)), tuple(before)
     elif not before:  # only the message: the session has the history
         return len(turns), ()
     else:
-        found = match_history(before, [turn.text for turn in turns])
-    if found.kept < len(turns):
-        await session.rewind(turns[found.kept])
-    return found.kept, found.unseen
+        kept, unseen = match_history(before, [turn.text for turn in turns])
+    if kept < len(turns):
+        await session.rewind(turns[kept])
+    return kept, unseen
 
 
 async def plain_events(

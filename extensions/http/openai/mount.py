@@ -329,13 +329,8 @@ def call_item(event: ToolEnded, arguments: str) -> dict[str, Any]:
 
 def message_item(text: str, number: int, status: str = "completed") -> dict[str, Any]:
     content = [text_part(text)] if status == "completed" else []
-    return {
-        "id": f"msg_{number}",
-        "type": "message",
-        "role": "assistant",
-        "status": status,
-        "content": content,
-    }
+    item = {"id": f"msg_{number}", "type": "message", "role": "assistant"}
+    return {**item, "status": status, "content": content}
 
 
 def text_part(text: str) -> dict[str, Any]:
@@ -349,28 +344,19 @@ def message_start_events(number: int) -> Iterator[dict[str, Any]]:
         "output_index": number,
         "item": message_item("", number, "in_progress"),
     }
-    yield {
-        "type": "response.content_part.added",
-        "item_id": f"msg_{number}",
-        "output_index": number,
-        "content_index": 0,
-        "part": text_part(""),
-    }
+    yield {"type": "response.content_part.added", **_position(number), "part": text_part("")}
 
 
 def text_delta(text: str, number: int) -> dict[str, Any]:
-    return {
-        "type": "response.output_text.delta",
-        "item_id": f"msg_{number}",
-        "output_index": number,
-        "content_index": 0,
-        "delta": text,
-        "logprobs": [],
-    }
+    return {"type": "response.output_text.delta", **_position(number), "delta": text, "logprobs": []}
+
+
+def _position(number: int) -> dict[str, Any]:
+    return {"item_id": f"msg_{number}", "output_index": number, "content_index": 0}
 
 
 def message_end_events(text: str, number: int) -> Sequence[dict[str, Any]]:
-    position = {"item_id": f"msg_{number}", "output_index": number, "content_index": 0}
+    position = _position(number)
     return (
         {"type": "response.output_text.done", **position, "text": text, "logprobs": []},
         {"type": "response.content_part.done", **position, "part": text_part(text)},

@@ -6,13 +6,13 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from starlette.requests import Request, cookie_parser
 from starlette.responses import Response
 
 from nacre.extensions.http.server.guard import MOST_WRONG_TOKENS, WRONG_TOKENS_A_SECOND, Rate
 from nacre.record import Record
+from nacre.runtime.extensions.service import Token
 
 COOKIE = "nacre_page"
 MOST_LOGINS = 100
@@ -29,18 +29,6 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
-
-
-class Holder(Protocol):
-    @property
-    def agent_id(self) -> str: ...
-
-    @property
-    def is_owner(self) -> bool: ...
-
-
-HolderOf = Callable[[str], Holder | None]
-"""The holder of a token; `None` if the token is unknown or no longer valid."""
 
 
 class Login(Record):
@@ -60,9 +48,14 @@ class Refused(Exception):
 
 
 class Logins:
-    """The browsers that presented an owner's token to this process."""
+    """The browsers that presented an owner's token to this process.
 
-    def __init__(self, holder_of: HolderOf, seconds: Callable[[], float] = time.monotonic) -> None:
+    `holder_of` returns the token with a text, `None` if it is unknown or no longer valid.
+    """
+
+    def __init__(
+        self, holder_of: Callable[[str], Token | None], seconds: Callable[[], float] = time.monotonic
+    ) -> None:
         self._holder_of = holder_of
         self._seconds = seconds
         self._open: dict[str, Login] = {}
@@ -99,7 +92,7 @@ class Logins:
     def leave(self, request: Request) -> None:
         self._open.pop(request.cookies.get(COOKIE, ""), None)
 
-    def holder(self, request: Request) -> tuple[Holder, Login]:
+    def holder(self, request: Request) -> tuple[Token, Login]:
         """The holder and the login of a request. Raises `Refused`; revoking a token ends its logins too."""
         cookie = request.cookies.get(COOKIE, "")
         login = self._open.get(cookie)
@@ -108,7 +101,7 @@ class Logins:
             raise Refused("Present the token first.", 401)
         return self._owner(login.token), login
 
-    def _owner(self, token: str) -> Holder:
+    def _owner(self, token: str) -> Token:
         holder = self._holder_of(token)
         if holder is None:
             raise Refused("This token is unknown. `nacre admin access token list` shows the known ones.", 401)

@@ -78,7 +78,7 @@ class PageHome:
         self._opening = asyncio.Lock()
 
     def new_name(self) -> str:
-        """A name for a conversation that nobody has named."""
+        """A generated name for a conversation."""
         return f"{self.now():%m%d}-{random_id().replace('-', '')[:6]}"
 
     @property

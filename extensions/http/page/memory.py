@@ -160,18 +160,13 @@ async def write(visit: Visit) -> Response:
     return RedirectResponse(f"/memory/note?path={quote(name)}", status_code=303, headers=HEADERS)
 
 
-async def changes(visit: Visit) -> Response:
-    """What was learned and changed, day by day, the newest first."""
-    return await _timeline_page(visit, "")
-
-
 async def undo(visit: Visit) -> Response:
     try:
         notice = await asyncio.to_thread(undo_commit, visit.home.config, visit.field("commit"))
     except HistoryUnusable as error:
-        return await _timeline_page(visit, str(error), status=409)
+        return await changes(visit, str(error), status=409)
     visit.home.notes_changed()
-    return await _timeline_page(visit, notice)
+    return await changes(visit, notice)
 
 
 class TimelineEntry(Record):
@@ -187,7 +182,8 @@ class TimelineEntry(Record):
     count: int
 
 
-async def _timeline_page(visit: Visit, notice: str, *, status: int = 200) -> Response:
+async def changes(visit: Visit, notice: str = "", *, status: int = 200) -> Response:
+    """What was learned and changed, day by day, the newest first."""
     home = visit.home
     # Recent notes are committed after their turn; commit them now so that they are listed.
     if home.config.settings.memory.history.commits != "off":
@@ -288,11 +284,6 @@ def _month_name(month: str) -> str:
     return month
 
 
-async def review(visit: Visit) -> Response:
-    """All waiting notes, the oldest first."""
-    return await _review_page(visit, "")
-
-
 async def answer_review(visit: Visit) -> Response:
     """Accepts a waiting note, possibly edited, or rejects it."""
     queue = review_queue(visit.home.config)
@@ -300,17 +291,18 @@ async def answer_review(visit: Visit) -> Response:
         found = await queue.find(visit.field("proposal"))
         if visit.field("answer") == "reject":
             await queue.reject(found, visit.home.workspace)
-            return await _review_page(visit, f"Rejected: {found.write.path} stays as it is.")
+            return await review(visit, f"Rejected: {found.write.path} stays as it is.")
         text = visit.field("text").replace("\r\n", "\n")
         edited = text if "text" in visit.form and text != found.write.text else None
         await queue.accept(found, visit.home.workspace, edited=edited)
         visit.home.notes_changed()
-        return await _review_page(visit, f"Written into {found.write.path}.")
+        return await review(visit, f"Written into {found.write.path}.")
     except (ProposalConflict, ProposalUnknown) as error:
-        return await _review_page(visit, str(error), status=409)
+        return await review(visit, str(error), status=409)
 
 
-async def _review_page(visit: Visit, notice: str, *, status: int = 200) -> Response:
+async def review(visit: Visit, notice: str = "", *, status: int = 200) -> Response:
+    """All waiting notes, the oldest first."""
     queue = review_queue(visit.home.config)
     today = visit.home.now().date()
     proposals = [

@@ -14,8 +14,6 @@ from nacre.extensions.http.page import conversations, memory
 from nacre.extensions.http.page.access import (
     COOKIE,
     HEADERS,
-    Holder,
-    HolderOf,
     Logins,
     Refused,
     check_form,
@@ -25,10 +23,10 @@ from nacre.extensions.http.page.charts import COST_HEIGHT, WIDTH, cost_picture
 from nacre.extensions.http.page.home import PageHome
 from nacre.extensions.http.page.rendering import STATIC, Pages
 from nacre.extensions.http.page.transcript import LiveTurns
-from nacre.extensions.http.page.visit import HomeOf, Site, Visit, owner_view, refusal
+from nacre.extensions.http.page.visit import Site, Visit, owner_view, refusal
 from nacre.extensions.http.server.tokens import Tokens, TokensUnusable
 from nacre.runtime.agent.insight.usage import calls_of, grouped, total_of, unpriced_models
-from nacre.runtime.extensions.service import HttpMount
+from nacre.runtime.extensions.service import HttpMount, Token
 from nacre.runtime.settings.spending import spent_today_usd
 
 USAGE_DAYS = 30
@@ -37,18 +35,10 @@ _KINDS = {".css": "text/css", ".js": "text/javascript", ".txt": "text/plain", ".
 _FILES = {path.name: path for path in STATIC.iterdir()}
 
 
-def open_site(holder_of: HolderOf, home_of: HomeOf, runner: TurnRunner) -> Site:
-    """What the views share for the lifetime of a server; call `site.turns.close()` at its end.
-
-    `holder_of` returns the holder of a token, `home_of` the agent of an ID. `runner` runs the turns.
-    """
-    return Site(logins=Logins(holder_of), pages=Pages(), turns=LiveTurns(runner), home_of=home_of)
-
-
 def page_mount(homes: Mapping[str, PageHome], tokens: Tokens, runner: TurnRunner) -> HttpMount:
     """The page for these agents, by ID. It checks tokens itself, because a browser sends none on its own."""
 
-    def holder_of(token: str) -> Holder | None:
+    def holder_of(token: str) -> Token | None:
         try:
             return tokens.holder_of(token) if token else None
         except TokensUnusable as error:
@@ -59,7 +49,7 @@ def page_mount(homes: Mapping[str, PageHome], tokens: Tokens, runner: TurnRunner
             raise Refused(f"The token is for the agent {agent_id!r}, which is not served.", 403)
         return homes[agent_id]
 
-    site = open_site(holder_of, home_of, runner)
+    site = Site(logins=Logins(holder_of), pages=Pages(), turns=LiveTurns(runner), home_of=home_of)
     closing = (site.turns.close, *(home.close for home in homes.values()))
     return HttpMount(
         path="/", routes=page_routes(site), wants_token=False, login_of=site.logins.name_of, closing=closing

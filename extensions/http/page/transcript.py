@@ -91,12 +91,6 @@ class LiveTurn:
             case TurnFailed(error=error):
                 self.has_failed = True
                 self.notes.append(str(error))
-            case _:
-                self._apply_tool_event(event)
-                self.notes.extend(_event_notes(event))
-
-    def _apply_tool_event(self, event: Event) -> None:
-        match event:
             case ToolStarted():
                 # Text before a call is in the transcript; here only the text after it is shown.
                 self.tools[event.call_id] = ToolLine(name=event.tool_name, arguments=json_of(event.arguments))
@@ -109,7 +103,7 @@ class LiveTurn:
             case ApprovalAsked():
                 self.approvals[event.approval_id] = f"{event.call}\n{event.why}"
             case _:
-                pass
+                self.notes.extend(_event_notes(event))
 
 
 class LiveTurns:

@@ -108,7 +108,7 @@ class Tokens:
         if found is None:
             return ()
         try:
-            return tuple(_token(item) for item in json_value(found[0])["tokens"])
+            return tuple(_parse_token(item) for item in json_value(found[0])["tokens"])
         except (ValueError, KeyError, TypeError) as error:
             raise TokensUnusable(
                 f"The tokens in {self.path} are not valid ({error}). Repair the file, or move it away "
@@ -119,7 +119,7 @@ class Tokens:
         try:
             with locked(self.path):
                 tokens = change(self._read())
-                replace_file(self.path, indented_json({"tokens": [*map(_stored, tokens)]}))
+                replace_file(self.path, indented_json({"tokens": [*map(_token_json, tokens)]}))
         except (SessionError, OSError) as error:
             raise TokensUnusable(f"The tokens in {self.path} cannot be written: {error}.") from error
         self._cached = None
@@ -129,13 +129,13 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _stored(token: Token) -> dict[str, Any]:
+def _token_json(token: Token) -> dict[str, Any]:
     """A program of an older version knows no `is_admin`, and refuses a file that has it."""
     stored = asdict(token)
     return stored if token.is_admin else {name: value for name, value in stored.items() if name != "is_admin"}
 
 
-def _token(item: Any) -> Token:
+def _parse_token(item: Any) -> Token:
     token = Token(**item)
     strings = (token.name, token.agent_id, token.digest, token.created_at)
     if not all(isinstance(each, str) for each in strings) or not all(

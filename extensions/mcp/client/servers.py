@@ -26,7 +26,7 @@ from nacre.extensions.mcp.client.tool_list import ApprovedTools, ListedTool, Sto
 from nacre.installation import install_command
 from nacre.record import Record
 from nacre.runtime.contracts.policy import ChatPolicy
-from nacre.runtime.extensions.installed.settings_schema import TooManySteps, bounded
+from nacre.runtime.extensions.installed.settings_schema import TooManySteps, bounded, schema_problem
 from nacre.runtime.settings.sections.hooks import ToolNames
 from nacre.runtime.settings.sections.mcp import McpServer
 from nacre.runtime.tools.function import FunctionTool
@@ -300,12 +300,8 @@ def arguments_of(schema: Mapping[str, Any]) -> type[ServerArguments]:
     return type("ServerArguments", (ServerArguments,), {"schema_of_tool": schema, "__module__": __name__})
 
 
-def schema_problem(schema: Mapping[str, Any]) -> str:
+def tool_schema_problem(schema: Mapping[str, Any]) -> str:
     """Why a tool with this schema is left out, as a sentence; empty if it can be used."""
-    # slow to import, and only needed with a server
-    from jsonschema import Draft202012Validator, FormatChecker, SchemaError
-    from jsonschema.validators import validator_for
-
     try:
         chars = len(json.dumps(schema))
     except (TypeError, ValueError, RecursionError):
@@ -323,14 +319,8 @@ def schema_problem(schema: Mapping[str, Any]) -> str:
     remote = next((ref for ref in sorted(references) if not ref.startswith("#")), "")
     if remote:
         return f"Its schema refers to {remote[:200]!r}, and schemas are never fetched."
-    validator = validator_for(schema, default=Draft202012Validator)
-    try:
-        # Without formats: the format of `pattern` would compile the expression.
-        validator.check_schema(schema, format_checker=FormatChecker(formats=()))
-    except SchemaError as error:
-        return f"Its schema is not a JSON schema: {error.message[:200]}."
-    except Exception as error:  # noqa: BLE001 - jsonschema documents no exhaustive list of exceptions
-        return f"Its schema cannot be used: {type(error).__name__}: {str(error)[:200]}."
+    if problem := schema_problem(schema, what="Its schema"):
+        return problem[:300]
     for name in schema.get("properties", {}):
         if not _PROPERTY.fullmatch(name):
             return f"Its argument {name[:80]!r} has a name that providers reject."
@@ -372,7 +362,7 @@ def _mismatch(values: Any, schema: Mapping[str, Any]) -> str:
         error = next(bounded(schema)(schema, registry=EMPTY_REGISTRY).iter_errors(values), None)
     except TooManySteps:
         return ""
-    except Exception as failure:  # noqa: BLE001 - see above
+    except Exception as failure:  # noqa: BLE001 - jsonschema may raise anything for a foreign schema
         return f"The schema cannot be used: {type(failure).__name__}."
     if error is None:
         return ""
@@ -483,7 +473,7 @@ class ToolServers:
             if approved.get(tool.name) != tool.digest:
                 withheld.append(tool.name)
                 continue
-            problem = schema_problem(tool.schema)
+            problem = tool_schema_problem(tool.schema)
             if problem:
                 left_out.append(
                     f"The tool {tool.name[:80]!r} of the MCP server {server.name!r} is left out. {problem}"

@@ -101,11 +101,11 @@ def connected(url: str, limits: ConnectionLimits) -> Connection:
     return connection
 
 
-def _remedied(told: str) -> str:
+def _remedied(text: str) -> str:
     """A reason as a sentence, with what helps."""
-    if "too many" in told or "connection slots" in told:
-        return f"{told}.{_CONNECTIONS}"
-    return f"{told}.{_CERTIFICATES}" if "certificate" in told and "FATAL" not in told else f"{told}."
+    if "too many" in text or "connection slots" in text:
+        return f"{text}.{_CONNECTIONS}"
+    return f"{text}.{_CERTIFICATES}" if "certificate" in text and "FATAL" not in text else f"{text}."
 
 
 class Pool:
@@ -261,7 +261,7 @@ def connection_arguments(url: str) -> dict[str, Any]:
     from psycopg.conninfo import conninfo_to_dict
 
     try:
-        told = conninfo_to_dict(url)
+        given = conninfo_to_dict(url)
     except psycopg.Error:
         # The library's message quotes the URL with the password.
         raise DatabaseUnusable(
@@ -269,7 +269,7 @@ def connection_arguments(url: str) -> dict[str, Any]:
             "postgresql://user:password@host:5432/database."
         ) from None
     usual = {"connect_timeout": CONNECT_SECONDS, "application_name": "nacre", **_KEEPALIVE}
-    return {**usual, **told, "autocommit": True}
+    return {**usual, **given, "autocommit": True}
 
 
 def _ms(seconds: float) -> str:

@@ -188,7 +188,7 @@ class Database:
         self._limits = limits or ConnectionLimits()
         self._migrations = migrations
         self.process = Process(self, pace or Pace())
-        """The identity of this process for others, which take over what it leaves behind."""
+        """The identity of this process for others, which take over its lanes and turns."""
         self._opening = threading.Lock()
         self._not_opened = (0.0, "")
         self._handing = threading.Lock()  # who closes may be on another event loop than who asks
@@ -301,7 +301,7 @@ class Database:
         from psycopg_pool import PoolTimeout
 
         is_over = seconds >= self._limits.retry_seconds and not is_patient
-        if isinstance(error, DatabaseUnreachable):  # no connection was made so far
+        if isinstance(error, DatabaseUnreachable):  # there was no connection yet
             if is_over or (seconds >= FIRST_CONNECTION_SECONDS and not is_patient):
                 raise error
         elif not isinstance(error, psycopg.Error):

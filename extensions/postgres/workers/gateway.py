@@ -16,7 +16,7 @@ from nacre.closing import using
 from nacre.extensions.postgres.server.connections import DatabaseError
 from nacre.extensions.postgres.server.database import CHANNEL, Database, shared_database
 from nacre.extensions.postgres.workers.stored_events import QUOTA_TEXTS, STOPPED, events_of, usage_of
-from nacre.extensions.postgres.workers.streams import HeardStream, heard
+from nacre.extensions.postgres.workers.streams import HeardStream, parse_payload
 from nacre.extensions.postgres.workers.turn_rows import (
     OWN_CHANNEL,
     STOP_WORD,
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 
 class _Awaited:
-    """A turn whose outcome is awaited: what came of it, and the approvals that were already asked for."""
+    """A turn whose outcome is awaited: its events, and the approvals that were already requested."""
 
     def __init__(self) -> None:
         self.found = asyncio.Queue[Event | Outcome]()
@@ -153,7 +153,7 @@ class HandedOver:
             if is_new:
                 self._send(self._rows.notify([(CHANNEL, "asked")]))
             elif is_new is None:
-                is_new = (await _accepted(lambda: self._rows.ask(*session, inbound), "a turn")).is_new
+                _, is_new = await _accepted(lambda: self._rows.ask(*session, inbound), "a turn")
             if not is_new or not self._notifications.is_listening:  # it may be over
                 self._look_at(key)
             while not isinstance(found := await self._next(agent.id, awaited, is_clients), Outcome):
@@ -222,7 +222,7 @@ class HandedOver:
         task.add_done_callback(self._sending.discard)
 
     def _on_notification(self, payload: str) -> None:
-        if (piece := heard(payload)) is not None:
+        if (piece := parse_payload(payload)) is not None:
             key, fence, begin, text = piece
             if begin < 0:
                 self._look_at(key)

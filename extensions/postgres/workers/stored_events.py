@@ -52,7 +52,7 @@ def question_of(asked: ApprovalAsked) -> str:
     return json.dumps(stored)
 
 
-def asked_by(approval_id: str, body: str) -> ApprovalAsked:
+def parse_question(approval_id: str, body: str) -> ApprovalAsked:
     """Parses a question. Raises `ValueError` or `KeyError` for an invalid text."""
     stored = json.loads(body)
     return ApprovalAsked(
@@ -93,7 +93,7 @@ def over_quota(reached: str) -> str:
 
 
 def usage_of(ending: Event | None) -> Usage | None:
-    """What the turn used, if it was answered."""
+    """The usage of a turn, if it was answered."""
     if isinstance(ending, ReplyReady):
         return ending.reply.usage
     return ending.usage if isinstance(ending, Silence) else None
@@ -124,7 +124,7 @@ def outcome_of(ending: Event | None, *, sent_chars: int = 0) -> str:
 
 
 def events_of(outcome: str, *, heard_chars: int = 0) -> list[Event]:
-    """Parses an outcome: the turn's last event, behind the whole answer if only a part of it was heard.
+    """Parses an outcome: the turn's last event, after the whole answer if only a part of it was received.
 
     An unknown kind of a newer version becomes an error with its text.
     """

@@ -84,7 +84,7 @@ class Sender:
             self._sooner.set()
 
     async def rest(self, stream: SentStream) -> list[str]:
-        """The payloads of a turn that has ended, to be sent with its outcome, behind all others."""
+        """The last payloads of an ended turn, to be sent with its outcome, after all others."""
         self._waiting.pop(stream, None)
         async with self._sending:
             return [*stream.take()]
@@ -135,7 +135,7 @@ class HeardStream:
                 yield event
 
 
-def heard(payload: str) -> tuple[TurnKey, int, int, str] | None:
+def parse_payload(payload: str) -> tuple[TurnKey, int, int, str] | None:
     """The turn, its fence, and where a piece of its text begins; `None` for other payloads."""
     head, found, piece = payload.partition("\n")
     if not found:

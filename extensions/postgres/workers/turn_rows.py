@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple, TypeAlias
 
 from nacre.extensions.postgres.server.connections import DatabaseError
 from nacre.extensions.postgres.server.database import CHANNEL, Database, TakenLane
-from nacre.extensions.postgres.workers.stored_events import UNREADABLE, asked_by, question_of
+from nacre.extensions.postgres.workers.stored_events import UNREADABLE, parse_question, question_of
 from nacre.record import Record
 from nacre.runtime.contracts.events import ApprovalAsked
 from nacre.runtime.contracts.inbound import Inbound
@@ -82,7 +82,7 @@ WITH left_lanes AS (
         AS mine (agent, key, fence)
     WHERE lanes.agent = mine.agent AND lanes.key = mine.key AND lanes.fence = mine.fence
 )"""
-"""Frees the lanes of a turn in the statement that stores its outcome, whoever holds the turn by then."""
+"""Frees the lanes of a turn in the statement that stores its outcome, even if another worker has the turn."""
 GIVE_BACK: LiteralString = f"""{_LEFT}
 UPDATE turns SET state = 'waiting', tries = tries - %(uncounted)s, process = NULL,
     due_at = clock_timestamp() + make_interval(secs => %(seconds)s)
@@ -239,13 +239,6 @@ class TakenTurn(Record):
         return {"agent": self.agent_id, "id": self.id, "fence": self.fence}
 
 
-class Asked(NamedTuple):
-    """The ID of a turn, and whether it was requested now, so that it has no outcome yet."""
-
-    id: str
-    is_new: bool
-
-
 class Admission(NamedTuple):
     """Whether an agent is paused, the limit that it has reached, if any, and whether a worker lives."""
 
@@ -267,8 +260,11 @@ class TurnRows:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def ask(self, agent_id: str, session_key: str, inbound: Inbound) -> Asked:
-        """Requests a turn from the workers, or the end of one that was requested before."""
+    async def ask(self, agent_id: str, session_key: str, inbound: Inbound) -> tuple[str, bool]:
+        """Requests a turn from the workers, or the end of one that was requested before.
+
+        Returns its id, and whether it is new, so that it has no outcome yet.
+        """
         turn_id = id_of_turn(inbound)
         rows = await self._run(
             ASK,
@@ -280,7 +276,7 @@ class TurnRows:
             stream=self._database.process.stream,
         )
         await self.notify([(CHANNEL, "asked")])
-        return Asked(turn_id, is_new=bool(rows and rows[0][0]))
+        return turn_id, bool(rows and rows[0][0])
 
     async def claim(
         self, most: int, progress_seconds: float, *, mine: Collection[TurnKey] = ()
@@ -306,7 +302,7 @@ class TurnRows:
         turns = []
         for row in rows:
             try:
-                turns.append(_taken(*row[:10]))
+                turns.append(_turn_from_row(*row[:10]))
             except (KeyError, TypeError, ValueError) as error:
                 log.warning("the turn %s of %s cannot be read: %s", row[1], row[0], error)
                 key = row[0], row[7]
@@ -419,7 +415,7 @@ class TurnRows:
         return {
             (agent_id, turn_id): Outcome(outcome, tuple(heard))
             if outcome is not None
-            else [asked_by(*json.loads(each)) for each in questions]
+            else [parse_question(*json.loads(each)) for each in questions]
             for agent_id, turn_id, outcome, heard, questions in rows
         }
 
@@ -457,7 +453,7 @@ class TurnRows:
 
 def _readable(said: list[str]) -> Iterator[tuple[int, Inbound]]:
     for number, body in map(json.loads, said):
-        with suppress(KeyError, TypeError, ValueError):  # such a message gets a turn of its own
+        with suppress(KeyError, TypeError, ValueError):  # such a message gets its own turn
             yield number, inbound_from_json(body)
 
 
@@ -473,7 +469,7 @@ def _columns(lanes: LaneFences) -> dict[str, object]:
     }
 
 
-def _taken(
+def _turn_from_row(
     agent_id: str,
     turn_id: str,
     fence: int,

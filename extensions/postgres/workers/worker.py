@@ -73,7 +73,7 @@ class _Running:
         self.usage: Usage | None = None
         self.stream = SentStream(turn)
         self.payloads: list[str] = []
-        """What is left of the stream for the end."""
+        """The last payloads of the stream, sent with the outcome."""
         self.is_asking = False
         """Whether it waits for its owner, which counts as progress."""
 

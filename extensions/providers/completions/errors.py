@@ -126,7 +126,10 @@ def classify(error: BaseException, facts: CallFacts) -> ModelError:
     kinds = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
     text = "\n".join(dict.fromkeys(str(cause) for cause in causes))
     detail = redacted(text, facts.secrets)[:MAX_DETAIL_CHARS]
-    kind, sentence = _verdict(text, kinds, _status(causes), facts)
+    # The innermost status is the provider's; wrappers may have another one.
+    statuses = (getattr(cause, "status_code", None) for cause in reversed(causes))
+    status = next((each for each in statuses if isinstance(each, int)), None)
+    kind, sentence = _verdict(text, kinds, status, facts)
     if kind is not RateLimited:
         return kind(sentence, detail=detail)
     wait = retry_after_seconds(causes, text, facts.now_seconds)
@@ -143,7 +146,7 @@ def is_overflow(text: str, *, kinds: Collection[str] = (), status: int | None = 
     return bool(_OVERFLOW.search(text)) or status == 413
 
 
-def told_window_tokens(text: str) -> int | None:
+def reported_window_tokens(text: str) -> int | None:
     """The window that a provider names when it refuses a request as too large."""
     found = _WINDOW.search(text)
     return int(next(filter(None, found.groups())).replace(",", "") or 0) or None if found else None
@@ -186,15 +189,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         seen.add(id(current))
         yield current
         waiting += [getattr(current, "original_exception", None), current.__cause__]
-
-
-def _status(causes: list[BaseException]) -> int | None:
-    # the innermost status is the provider's; wrappers have one of their own
-    for cause in reversed(causes):
-        status = getattr(cause, "status_code", None)
-        if isinstance(status, int):
-            return status
-    return None
 
 
 def _verdict(

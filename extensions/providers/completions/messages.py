@@ -46,7 +46,7 @@ def completion_arguments(request: ModelRequest, *, model_name: str) -> dict[str,
     family = provider_family(model_name)
     messages = system_messages(request.system, marked=marked)
     for item in outgoing(request.messages, family):
-        messages += written(item)
+        messages += wire_messages(item)
     if marked:
         mark_last_user_message(messages)
     add_tail(messages, request.system.tail, family)
@@ -161,12 +161,16 @@ def outgoing(messages: Sequence[Message], family: Family) -> list[Outgoing]:
     return [*planned, Outgoing((), (), images)] if images else planned
 
 
-def written(item: Outgoing) -> list[dict[str, Any]]:
+def wire_messages(item: Outgoing) -> list[dict[str, Any]]:
     """The messages to send: usually one, none for an answer without content."""
-    shown = _result_images(item.images)
+    shown: list[dict[str, Any]] = []
+    if item.images:
+        names = sendable(", ".join(dict.fromkeys(name for name, _ in item.images)))
+        note = {"type": "text", "text": f"The image(s) that the tool {names} returned:"}
+        shown = [note, *(_image(image) for _, image in item.images)]
     if not item.messages:
         return [{"role": "user", "content": shown}]
-    message = item.messages[0] if len(item.messages) == 1 else merged(item.messages)
+    message = item.messages[0] if len(item.messages) == 1 else merge(item.messages)
     if isinstance(message, ToolResultMessage):
         text = sendable(message_text(message))
         if not text.strip():
@@ -213,14 +217,6 @@ def _assistant(message: AssistantMessage, call_ids: Sequence[str]) -> list[dict[
     if calls:
         translated["tool_calls"] = calls
     return [translated]
-
-
-def _result_images(images: Sequence[tuple[str, Image]]) -> list[dict[str, Any]]:
-    if not images:
-        return []
-    names = sendable(", ".join(dict.fromkeys(name for name, _ in images)))
-    note = {"type": "text", "text": f"The image(s) that the tool {names} returned:"}
-    return [note, *(_image(image) for _, image in images)]
 
 
 def _image(image: Image) -> dict[str, Any]:
@@ -331,7 +327,7 @@ def role_groups(messages: Sequence[Message], *, family: Family) -> list[tuple[Me
     return groups
 
 
-def merged(group: Sequence[Message]) -> Message:
+def merge(group: Sequence[Message]) -> Message:
     """Messages of one role as one, with all blocks in order and the latest time."""
     blocks: Any = tuple(block for message in group for block in message.content)
     return replace(group[-1], content=blocks)

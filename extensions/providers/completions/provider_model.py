@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from nacre.extensions.providers.completions.addresses import is_loopback
-from nacre.extensions.providers.completions.errors import CallFacts, classify, told_window_tokens
+from nacre.extensions.providers.completions.errors import CallFacts, classify, reported_window_tokens
 from nacre.extensions.providers.completions.price_map import price_map_entry
 from nacre.extensions.providers.completions.replies import (
     RepetitionWatch,
@@ -145,7 +145,7 @@ class ProviderModel(ABC):
             request = self._bounded(request, reservation)
             # A client's time-outs bound the silence between bytes, not the whole wait.
             async with asyncio.timeout(self._request_timeout_seconds):
-                answer = await self._asked(request)
+                answer = await self._send(request)
             yield ModelAlive(is_reading=self._reads_here())
             while (chunk := await self._next_chunk(answer, assembly)) is not None:
                 text = assembly.add(chunk)
@@ -208,7 +208,7 @@ class ProviderModel(ABC):
         return replace(request, max_output_tokens=min((each for each in limits if each), default=None))
 
     async def _learn_from(self, overflow: ContextOverflow) -> None:
-        tokens = told_window_tokens(overflow.detail)
+        tokens = reported_window_tokens(overflow.detail)
         if tokens is None or tokens == self._known.refused_window_tokens:
             return
         self._known.refused_window_tokens = tokens
@@ -262,7 +262,7 @@ class ProviderModel(ABC):
         """Loads what a request needs; not limited by the request time-out."""
 
     @abstractmethod
-    async def _asked(self, request: ModelRequest) -> OpenAnswer:
+    async def _send(self, request: ModelRequest) -> OpenAnswer:
         """Sends a request, and returns when its answer begins."""
 
     @abstractmethod

@@ -55,7 +55,7 @@ class ReplyAssembly:
         return bool(self._problem)
 
     def cut_off(self, repeated: str) -> None:
-        """Ends an answer that repeats this text, and keeps it once: a weak model copies what it reads."""
+        """Ends an answer that repeats this text, and keeps it once: weak models copy what they read."""
         text = "".join(self._texts)
         kept_chars = len(text)
         while text.endswith(repeated * 2, 0, kept_chars):
@@ -79,7 +79,7 @@ class ReplyAssembly:
         for choice in _field(chunk, "choices") or ():
             self._finish_reason = _field(choice, "finish_reason") or self._finish_reason
             delta = _field(choice, "delta")
-            text, thinking = _said(_field(delta, "content") or _field(delta, "refusal"))
+            text, thinking = _text_and_thinking(_field(delta, "content") or _field(delta, "refusal"))
             if text:
                 self._texts.append(text)
                 shown += text
@@ -169,7 +169,7 @@ def prompt_progress(chunk: Any) -> tuple[int, int] | None:
     return _number(progress, "processed"), _number(progress, "total")
 
 
-def _said(content: Any) -> tuple[str, str]:
+def _text_and_thinking(content: Any) -> tuple[str, str]:
     if isinstance(content, str):
         return content, ""
     texts, thoughts = "", ""

@@ -1,30 +1,19 @@
-"""One provider's endpoint over HTTP: its key, its connections, and its failures as `ModelError`.
-
-httpx is loaded on the first request, off the event loop.
-"""
+"""One provider's endpoint over HTTP: its key, its requests, and its failures as `ModelError`."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from nacre.extensions.providers.completions.addresses import (
-    is_loopback,
-    user_of,
-    without_credentials,
-    without_user,
-)
+from nacre.extensions.providers.completions.addresses import user_of, without_credentials, without_user
 from nacre.extensions.providers.completions.errors import CallFacts, ProviderAnswered, classify, redacted
-from nacre.extensions.providers.completions.http_client import load_client
+from nacre.extensions.providers.completions.http_client import LazyClient
 from nacre.extensions.providers.completions.keys import from_environment
 from nacre.extensions.providers.embedding.endpoint import EmbeddingEndpoint, is_secret_header
 from nacre.memory.contracts.embedder import EmbeddingFailed
 from nacre.runtime.contracts.errors import BadModelReply, ModelAuthError, ModelError, NoCredit
-
-if TYPE_CHECKING:
-    import httpx
 
 
 class EmbeddingConnection:
@@ -33,7 +22,8 @@ class EmbeddingConnection:
     def __init__(self, endpoint: EmbeddingEndpoint, now_seconds: Callable[[], float]) -> None:
         self._endpoint = endpoint
         self._now_seconds = now_seconds
-        self._client: httpx.AsyncClient | None = None
+        self._client = LazyClient(endpoint.base_url)
+        self.close = self._client.close
 
     async def send(
         self, method: str, url: str, *, seconds: float, headers: Mapping[str, str] | None = None, **body: Any
@@ -49,14 +39,14 @@ class EmbeddingConnection:
         sent = self._headers() | dict(headers or {})
         try:
             async with asyncio.timeout(seconds):
-                client = await self._connected()
+                client = await self._client.get()
                 response = await client.request(method, without_user(url), headers=sent, **body)
             if not response.is_success:
                 said = redacted(response.text, self._secrets())
                 raise ProviderAnswered(response.status_code, response.headers, said)
         except Exception as error:
             raise self._failure(error) from error
-        return response.content
+        return bytes(response.content)
 
     async def send_for_json(self, method: str, url: str, **request: Any) -> Mapping[str, Any]:
         """The JSON object of a successful response. Arguments and errors are those of `send`.
@@ -75,30 +65,6 @@ class EmbeddingConnection:
                 f"{self._endpoint.name!r} was asked. Check the address."
             )
         return answer
-
-    async def close(self) -> None:
-        if self._client is not None:
-            await self._client.aclose()
-            self._client = None
-
-    async def _connected(self) -> httpx.AsyncClient:
-        if self._client is not None:
-            return self._client
-        httpx = await asyncio.to_thread(load_client)
-        # another request may have made the client during the import; a second one would never be closed
-        if self._client is None:
-            url = self._endpoint.base_url
-            # No redirects: the key is for the address in the settings. No proxy reaches this machine.
-            self._client = httpx.AsyncClient(
-                timeout=None,
-                auth=user_of(url),
-                follow_redirects=False,
-                trust_env=not is_loopback(url),
-                verify=not (
-                    is_loopback(url) and url.startswith("http://")
-                ),  # certificates take 25 ms to read
-            )
-        return self._client
 
     def _key(self) -> str | None:
         return self._endpoint.api_key or from_environment(*self._endpoint.key_variables)

@@ -1,4 +1,4 @@
-"""The endpoints of embedding models: known providers, and what the settings change."""
+"""The endpoints of embedding models: known providers, with the changes of the settings."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class HttpEmbedder:
         texts = [text[: self._endpoint.max_input_tokens]]
         with await self._reserved(texts, "query"):
             try:
-                vectors = await self._asked(texts, "query", self._query_seconds)
+                vectors = await self._send(texts, "query", self._query_seconds)
             except ModelError as error:
                 raise self._failure(error) from error
         self._circuit.succeeded()
@@ -153,7 +153,7 @@ class HttpEmbedder:
         with await self._reserved(texts, "document"):
             try:
                 return await call_with_retries(
-                    lambda: self._asked(texts, "document", REQUEST_SECONDS), sleep=self._sleep
+                    lambda: self._send(texts, "document", REQUEST_SECONDS), sleep=self._sleep
                 )
             except ModelError as error:
                 failure = self._failure(error)
@@ -168,7 +168,7 @@ class HttpEmbedder:
         tokens, address = sum(map(estimated_tokens, texts)), self._endpoint.base_url
         return await reserve(tokens, self._endpoint.name, is_local=is_loopback(address))
 
-    async def _asked(
+    async def _send(
         self, texts: Sequence[str], purpose: Purpose, seconds: float
     ) -> Sequence[Sequence[float]]:
         """One request, or two if the server may know no base64. Raises `ModelError` or `EmbeddingFailed`."""

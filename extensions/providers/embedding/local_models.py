@@ -387,7 +387,7 @@ class SentenceTransformerEmbedder(_SentenceTransformersModel):
             raise EmbeddingFailed(_without_torch(self.facts.model, f" ({error})")) from error
         try:
             self._loaded = SentenceTransformer(self.facts.model, device="cpu")
-        # the library raises errors of its own, of its hub client and of torch
+        # The library raises its own errors, and those of its hub client and of torch.
         except Exception as error:
             raise EmbeddingFailed(
                 f"sentence-transformers could not load the model {self.facts.model!r} ({error}). "
@@ -455,7 +455,7 @@ class CrossEncoderReranker(_SentenceTransformersModel):
                 ) from error
             try:
                 self._loaded = CrossEncoder(self._model, device="cpu")
-            # the library raises errors of its own, of its hub client and of torch
+            # The library raises its own errors, and those of its hub client and of torch.
             except Exception as error:
                 raise RerankingFailed(
                     f"sentence-transformers could not load the model {self._model!r} ({error}). "

@@ -1,7 +1,4 @@
-"""Requests to one endpoint over HTTP, and their responses.
-
-httpx and the certificates of TLS are loaded on the first request, off the event loop.
-"""
+"""Requests to one endpoint over HTTP, and their responses."""
 
 from __future__ import annotations
 
@@ -11,24 +8,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from nacre.extensions.providers.completions.addresses import (
-    SentElsewhere,
-    is_loopback,
-    is_same_server,
-    user_of,
-    without_user,
-)
+from nacre.extensions.providers.completions.addresses import SentElsewhere, is_same_server, without_user
 from nacre.extensions.providers.completions.errors import ProviderAnswered
-from nacre.extensions.providers.completions.http_client import load_client
+from nacre.extensions.providers.completions.http_client import LazyClient, load_client
 
 if TYPE_CHECKING:
     import httpx
 
-CONNECT_SECONDS = 20.0
-KEEP_CONNECTION_SECONDS = 60.0
-"""A person's next message often comes after httpx's five seconds, and a TLS handshake takes time."""
-KEPT_CONNECTIONS = 8
-"""How many stay open unused. At each request, httpx looks at all connections once for each of these."""
 MAX_REDIRECTS = 3
 MAX_ERROR_BYTES = 200_000
 MAX_LIST_BYTES = 8 * 1024 * 1024
@@ -39,8 +25,8 @@ class Connection:
     """Connections to one address."""
 
     def __init__(self, base_url: str) -> None:
-        self._base_url = base_url
-        self._client: httpx.AsyncClient | None = None
+        self._client = LazyClient(base_url)
+        self.aclose = self._client.close
 
     async def open(self, url: str, body: bytes, headers: Mapping[str, str]) -> httpx.Response:
         """A successful response whose body is not read yet; the caller closes it with `hang_up`.
@@ -51,7 +37,7 @@ class Connection:
             ProviderAnswered: the response is not a success.
             BadModelReply: the server redirects to another one.
         """
-        client = await self._connected()
+        client = await self._client.get()
         target = without_user(url)
         for _ in range(MAX_REDIRECTS + 1):
             request = client.build_request("POST", target, content=body, headers=dict(headers))
@@ -84,7 +70,7 @@ class Connection:
 
         A GET request, or a POST of `sent`. Redirects are not followed.
         """
-        client = await self._connected()
+        client = await self._client.get()
         method, body = ("GET", None) if sent is None else ("POST", dict(sent))
         try:
             async with asyncio.timeout(seconds):
@@ -100,37 +86,6 @@ class Connection:
             return response.status_code, json.loads(text)
         except ValueError:
             return response.status_code, None
-
-    async def aclose(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
-
-    async def _connected(self) -> httpx.AsyncClient:
-        if self._client is not None:
-            return self._client
-        client = await asyncio.to_thread(self._made)
-        self._client, spare = self._client or client, self._client and client
-        if spare is not None:  # another request has made one meanwhile
-            await spare.aclose()
-        return self._client
-
-    def _made(self) -> Any:
-        httpx = load_client()
-        local = is_loopback(self._base_url)
-        return httpx.AsyncClient(
-            timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),
-            limits=httpx.Limits(
-                max_connections=None,
-                max_keepalive_connections=KEPT_CONNECTIONS,
-                keepalive_expiry=KEEP_CONNECTION_SECONDS,
-            ),
-            auth=user_of(self._base_url),
-            follow_redirects=False,
-            trust_env=not local,  # a proxy has no way to this machine
-            # Reading all certificates takes 0.1 s, and plain HTTP needs none.
-            verify=False if local and self._base_url.startswith("http://") else httpx.create_ssl_context(),
-        )
 
 
 async def _sent(client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:

@@ -60,7 +60,7 @@ async def served_model(
             model = next(iter(of_name or alone or talking), None)
             if model is None or (model.window_tokens and not model.is_llama_cpp):
                 return model
-            window_tokens = await _told_elsewhere(connection, base_url, model.name, headers, seconds=seconds)
+            window_tokens = await _other_window(connection, base_url, model.name, headers, seconds=seconds)
             known = [tokens for tokens in (model.window_tokens, window_tokens) if tokens]
             return replace(model, window_tokens=min(known, default=None))
     except TimeoutError:
@@ -110,7 +110,7 @@ def _models(listed: list[Any]) -> Iterator[ServedModel]:
         )
 
 
-async def _told_elsewhere(
+async def _other_window(
     connection: Connection, base_url: str, name: str, headers: Mapping[str, str], *, seconds: float
 ) -> int | None:
     parts = urlsplit(base_url.rstrip("/"))

@@ -33,7 +33,7 @@ from nacre.extensions.providers.completions.messages import (
     system_messages,
     takes_cache_marks,
     tool_definition,
-    written,
+    wire_messages,
 )
 from nacre.extensions.providers.completions.provider_model import ProviderModel
 from nacre.extensions.providers.completions.replies import ReplyAssembly
@@ -116,7 +116,7 @@ class OpenAICompatibleModel(ProviderModel):
         if self._learning is None:
             await self.learn_window()
 
-    async def _asked(self, request: ModelRequest) -> HttpAnswer:
+    async def _send(self, request: ModelRequest) -> HttpAnswer:
         endpoint = self._endpoint()
         self._check(endpoint)
         if self._bodies is None:
@@ -240,7 +240,7 @@ class RequestBodies:
         asked = self._rewritten_place(items, tail)
         texts = [text for item in items[:asked] if (text := self._text(item))]
         behind = [text for item in items[asked + 1 :] if (text := self._text(item))]
-        ending = written(items[asked]) if asked < len(items) else []
+        ending = wire_messages(items[asked]) if asked < len(items) else []
         if self._dialect.takes_cache_marks:
             mark_last_user_message(ending)
         added: list[dict[str, Any]] = []
@@ -253,7 +253,7 @@ class RequestBodies:
             item  # once for each message of each request: by position, which is faster
         )
         if not messages:
-            return self._written(item)
+            return self._encode(item)
         place = id(messages[-1])
         kept = self._kept.get(place)
         if kept is not None:
@@ -266,12 +266,12 @@ class RequestBodies:
                 and (len(messages) == 1 or [reference() for reference in references] == list(messages))
             ):
                 return text
-        text = self._written(item)
+        text = self._encode(item)
         self._keep(place, item, text)
         return text
 
-    def _written(self, item: Outgoing) -> bytes:
-        messages = written(item)
+    def _encode(self, item: Outgoing) -> bytes:
+        messages = wire_messages(item)
         if self._dialect.signs_calls:
             _sign_calls(item, messages)
         return b",".join(_json(self._suited(message)) for message in messages)
@@ -296,7 +296,7 @@ class RequestBodies:
         if not self._dialect.takes_cache_marks and (not tail or self._dialect.family == "openai"):
             return len(items)
         places = range(len(items) - 1, -1, -1)
-        said = (at for at in places if any(message["role"] == "user" for message in written(items[at])))
+        said = (at for at in places if any(message["role"] == "user" for message in wire_messages(items[at])))
         return next(said, len(items))
 
     def _system_texts(self, system: SystemPrompt) -> list[bytes]:
@@ -368,7 +368,7 @@ _COUNTS_THINKING = re.compile(r"o\d|gpt-(?:[5-9]|\d\d)(?!-chat)")
 
 
 class Dialect(Record):
-    """How a model wants its requests. `options` are further fields of each; for others see `Provider`."""
+    """The form of a model's requests. `options` are further fields; `Provider` describes the others."""
 
     model: str
     family: Family
@@ -389,7 +389,7 @@ def dialect_of(endpoint: Endpoint, entry: Mapping[str, Any], *, reports_progress
     """
     options: list[tuple[str, Any]] = []
     if endpoint.provider_name == "openrouter":
-        options.append(("usage", {"include": True}))  # asks OpenRouter for what it charged
+        options.append(("usage", {"include": True}))  # requests the cost from OpenRouter
     if reports_progress:
         options.append(("return_progress", True))
     name = f"{endpoint.provider_name}/{endpoint.model}"

@@ -209,15 +209,11 @@ def goes_without_litellm(model_name: str, base_url: str | None, entry: Mapping[s
 def wants_responses(model_name: str, base_url: str | None) -> bool:
     """Whether OpenAI's chat completions refuse tools for this model unless it does not reason."""
     provider, _, model = model_name.partition("/")
-    if provider != "openai" or _is_elsewhere(base_url):
+    host = urlsplit(base_url or "").hostname or "api.openai.com"
+    if provider != "openai" or (host != "api.openai.com" and not host.endswith(".api.openai.com")):
         return False
     version = _GPT.match(model.rpartition("/")[2])
     return version is not None and (int(version["major"]), int(version["minor"] or 0)) >= (5, 4)
-
-
-def _is_elsewhere(base_url: str | None) -> bool:
-    host = urlsplit(base_url or "").hostname or ""
-    return bool(host) and host != "api.openai.com" and not host.endswith(".api.openai.com")
 
 
 def _plain_address(base_url: str, *, adds_v1: bool) -> str:

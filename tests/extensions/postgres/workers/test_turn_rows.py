@@ -13,7 +13,7 @@ from nacre.extensions.postgres.hosting import hosted_agents, limit, pause
 from nacre.extensions.postgres.server.database import Database, Pace
 from nacre.extensions.postgres.workers import turn_rows as statements
 from nacre.extensions.postgres.workers.stored_events import STOPPED, events_of
-from nacre.extensions.postgres.workers.streams import heard
+from nacre.extensions.postgres.workers.streams import parse_payload
 from nacre.extensions.postgres.workers.turn_rows import Outcome, TakenTurn, TurnKey, TurnRows
 from nacre.runtime.contracts.errors import TurnCancelled
 from nacre.runtime.contracts.events import TurnFailed
@@ -49,15 +49,17 @@ async def claimed(rows: TurnRows, *, mine: Collection[TurnKey] = ()) -> TakenTur
 async def test_a_message_is_one_turn(database_url: str) -> None:
     """However often it is handed in; and two with the same number and other words are two, in their order."""
     async with opened(database_url) as rows:
-        first = await rows.ask("main", KEY, HELLO)
-        assert await rows.ask("main", KEY, HELLO) == (first.id, False)
-        other = await rows.ask("main", KEY, Inbound(**{**vars(HELLO), "text": "something else"}))
-        assert (first.is_new, other.is_new) == (True, True)
+        first, is_first_new = await rows.ask("main", KEY, HELLO)
+        assert await rows.ask("main", KEY, HELLO) == (first, False)
+        other, is_other_new = await rows.ask(
+            "main", KEY, Inbound(**{**vars(HELLO), "text": "something else"})
+        )
+        assert (is_first_new, is_other_new) == (True, True)
         turn = await claimed(rows)
-        assert turn.id == first.id
+        assert turn.id == first
         assert await rows.claim(8, 60, mine=[turn.key]) == [], "its session runs a turn"
         assert await rows.finish(turn, "done") is True
-        assert (await claimed(rows)).id == other.id
+        assert (await claimed(rows)).id == other
 
 
 async def test_the_end_of_a_turn_is_told_to_who_asked_last(database_url: str) -> None:
@@ -66,16 +68,16 @@ async def test_the_end_of_a_turn_is_told_to_who_asked_last(database_url: str) ->
     async with opened(database_url) as rows:
         process = rows._database.process
         process.stream = f"{statements.OWN_CHANNEL}first"
-        first = await rows.ask("main", KEY, HELLO)
+        first, _ = await rows.ask("main", KEY, HELLO)
         turn = await claimed(rows)
         process.stream = f"{statements.OWN_CHANNEL}second"
         notifications = rows._database.notifications(told.put_nowait, process.stream)
         try:
             assert await told.get() == "", "it listens"
-            assert await rows.ask("main", KEY, HELLO) == (first.id, False)
+            assert await rows.ask("main", KEY, HELLO) == (first, False)
             assert await told.get() == "asked"
             await rows.finish(turn, "done")
-            assert heard(await told.get()) == (turn.key, turn.fence, -1, "")
+            assert parse_payload(await told.get()) == (turn.key, turn.fence, -1, "")
         finally:
             await notifications.close()
 
@@ -249,7 +251,7 @@ async def test_a_paused_agent_has_no_turns(database_url: str) -> None:
     """They wait, those of others are claimed, and resumed they are claimed too."""
     async with opened(database_url) as rows:
         database = rows._database
-        asked = {agent: (await rows.ask(agent, KEY, HELLO)).id for agent in ("main", "other")}
+        asked = {agent: (await rows.ask(agent, KEY, HELLO))[0] for agent in ("main", "other")}
         await pause(database, "main", is_paused=True)
         [other] = await rows.claim(8, 60)
         assert other.key == ("other", asked["other"])

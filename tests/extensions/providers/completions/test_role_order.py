@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, strategies as st
 
-from nacre.extensions.providers.completions.messages import Family, merged, provider_family, role_groups
+from nacre.extensions.providers.completions.messages import Family, merge, provider_family, role_groups
 from nacre.sessions.contracts.messages import (
     Image,
     Message,
@@ -27,7 +27,7 @@ def in_role_order(messages: Sequence[Message], *, family: Family) -> Sequence[Me
         id(message) for message in messages
     ] and all(len(group) == 1 for group in groups):
         return messages
-    return [group[0] if len(group) == 1 else merged(group) for group in groups]
+    return [group[0] if len(group) == 1 else merge(group) for group in groups]
 
 
 STRICT: tuple[Family, ...] = ("anthropic", "google", "mistral", "other")
