@@ -129,6 +129,10 @@ async def _permissions(invocation: Invocation) -> Finding:
             raise OSError(f"{shown_paths(invocation, left)} cannot be made private here")
         return "other users have no access now"
 
+    kept = (config.state_dir, *config.state_dir.glob("*/"), *config.state_dir.glob("locks/**/*"))
+    if shut := [each for each in kept if not os.access(each, os.W_OK)]:  # as after `sudo nacre`
+        what = f"{shown_paths(invocation, shut)} cannot be written by you"
+        return Finding.problem("permissions", what, '`sudo chown -R "$USER" FOLDER` makes it yours again.')
     found = await asyncio.to_thread(lambda: list(open_to_others(config.state_dir, config.folders)))
     notes = config.workspace.resolve()
     is_ajar = all(each.stat().st_mode & 0o001 for each in (notes, *notes.parents) if each.is_dir())

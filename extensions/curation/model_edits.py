@@ -123,6 +123,7 @@ def _json(answer: str) -> list[Mapping[str, Any]]:
     text = (fenced[1] if fenced else answer).strip()
     try:
         raw = json.loads(text)
+        json.dumps(raw, ensure_ascii=False).encode()  # half of a pair, such as \ud83d, cannot be written
     except (ValueError, RecursionError):
         raise AnswerBroken(f"The answer is not JSON: {text[:_SHOWN_CHARS]!r}.") from None
     edits = raw.get("edits") if isinstance(raw, dict) else None
@@ -197,7 +198,7 @@ def _quoted(raw: object, number: int, names: Mapping[str, Place]) -> Iterator[Pl
 
 def _written(raw: object, number: int) -> Iterator[str]:
     for line in raw if isinstance(raw, list) else [raw] if raw else []:
-        if not isinstance(line, str) or not line.strip() or len(line.splitlines()) > 1:
+        if not isinstance(line, str) or not line.strip() or min(line) < " " or len(line.splitlines()) > 1:
             raise AnswerBroken(f"Edit {number} writes something that is not one line of text.")
         if len(line) > MAX_LINE_CHARS or HEADING.match(line) or FENCE.match(line):
             raise AnswerBroken(

@@ -555,7 +555,7 @@ def command(
         )
     except (SessionError, FileBusy, OSError) as error:
         raise click.ClickException(
-            f"{error} What was imported stays; run the command again for the rest."
+            f"{str(error).rstrip('.')}. What was imported stays; run the command again for the rest."
         ) from error
     finally:
         screen.clear_status()

@@ -229,13 +229,23 @@ def fingerprint(path: str) -> Fingerprint | None:
 
 
 def make_files(root: Path, files: Mapping[str, bytes], folders: Sequence[str]) -> tuple[str, ...]:
-    """Creates missing root, folders and files; the names of the created files."""
+    """Creates missing root, folders and files; the names of the created files.
+
+    Raises:
+        OSError: the disk refused. No part of a file stays.
+    """
     for folder in (root, *(contained_path(root, name) for name in folders)):
         folder.mkdir(parents=True, exist_ok=True)
     created: list[str] = []
     for name, data in files.items():
-        with suppress(FileExistsError), (root / name).open("xb") as file:
-            file.write(data)
+        with suppress(FileExistsError):
+            file = (root / name).open("xb")
+            try:
+                with file:
+                    file.write(data)
+            except OSError:  # the next start would take a part of it for the owner's
+                (root / name).unlink()
+                raise
             created.append(name)
     return tuple(created)
 

@@ -46,5 +46,7 @@ def test_a_disk_that_refuses_everything_can_be_searched_backed_up_and_examined(t
     assert "Halcyon" in run.stdout.partition("# read-only")[2].partition("still.tar.gz")[0], run.stderr
     assert "still.tar.gz is complete" in run.stdout, run.stderr
     assert "Not copied" not in run.stderr
+    assert "~/.nacre, ~/.nacre/" in run.stdout, run.stderr
+    assert "cannot be written by you" in run.stdout, run.stderr
     assert ".nacre/workspace cannot be written, so no notes are saved" in run.stdout, run.stderr
     assert [each.name for each in tmp_path.glob(".kept*")] == []

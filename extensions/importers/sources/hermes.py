@@ -94,7 +94,10 @@ def _settings(files: Files, name: str, keys: set[str]) -> Iterator[Piece]:
             reason = f"it cannot be read: {' '.join(str(error).split())[:120]}"
             yield Skipped(kind="settings", name=name, reason=reason, file=name)
             return
-    for key, leaf in leaves(value if isinstance(value, dict) else {}):
+    if not isinstance(value, dict) or not value:
+        yield Skipped(kind="files", name=name, reason="it contains no settings", file=name)
+        return
+    for key, leaf in leaves(value):
         if key == ("timezone",) and leaf:
             yield Setting(key=("agents", "defaults", "userTimezone"), value=leaf, file=name)
         elif key in (("model",), ("model", "default")) and (model := _model(value["model"], keys)):

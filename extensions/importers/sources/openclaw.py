@@ -244,6 +244,8 @@ def _settings(files: Files, name: str) -> Iterator[Piece]:
     if not isinstance(value, dict):
         yield Skipped(kind="settings", name=name, reason="the file is not a JSON5 object", file=name)
         return
+    if not value:
+        yield Skipped(kind="files", name=name, reason="it contains no settings", file=name)
     for key, leaf in leaves(value, _is_environment_reference):
         leaf = f"${{{leaf['id']}}}" if _is_environment_reference(leaf) else leaf
         written = ".".join(key)

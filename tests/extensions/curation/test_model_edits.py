@@ -112,6 +112,7 @@ def test_a_fence_around_the_answer_and_no_edit_are_fine() -> None:
         ({"from": [GATE], "write": "- The gate code is 4711."}, "which takes lines of logs only"),
         ({"from": [PHONE], "write": "- Anna phone: 555-7777"}, "writes 7777"),
         ({"from": [TEA], "write": "- a\n- b"}, "not one line of text"),
+        ({"from": [TEA], "write": "- Tea\x00, not coffee."}, "not one line of text"),
         ({"from": [TEA], "write": "# Rules"}, "no heading"),
         ({"from": [TEA], "write": "- " + "tea " * 200}, "one fact in one line"),
         ({"from": [TEA]}, "neither removes nor writes"),
@@ -129,10 +130,18 @@ def test_an_edit_that_cannot_be_trusted_breaks_the_answer(edit: dict[str, Any], 
 
 
 @pytest.mark.parametrize(
-    "answer", ["", "I would fold in the phone.", "[]", '{"edits": {}}', '{"edits": [1]}']
+    "answer",
+    [
+        "",
+        "I would fold in the phone.",
+        "[]",
+        '{"edits": {}}',
+        '{"edits": [1]}',
+        _answer({"from": [TEA], "write": "- Tea \ud83d"}),
+    ],
 )
 def test_what_is_no_such_object_is_refused(answer: str) -> None:
-    """Prose and other JSON are no edits."""
+    """Prose and other JSON are no edits, nor is what no file can hold: half of an emoji."""
     with pytest.raises(AnswerBroken, match=r"not JSON|not an object"):
         edits_in(answer, GIVEN)
 

@@ -41,6 +41,16 @@ def test_a_dry_run_tells_the_same_and_writes_nothing(tmp_path: Path) -> None:
     assert {**import_report(tmp_path, "openclaw", source), "dryRun": True} == planned
 
 
+@pytest.mark.parametrize(("program", "file"), [("openclaw", "openclaw.json"), ("hermes", "config.yaml")])
+def test_settings_without_any_are_told_as_skipped(tmp_path: Path, program: str, file: str) -> None:
+    """They count, and are no flaw that the owner is asked to report."""
+    source = tmp_path / "there"
+    source.mkdir()
+    (source / file).write_text("{}", encoding="utf-8")
+
+    assert reasons(import_report(tmp_path, program, source), "files")["it contains no settings"] == [file]
+
+
 def test_twice_brings_nothing_twice(tmp_path: Path) -> None:
     """A second import finds everything here, also where the owner went on with a note meanwhile."""
     source = sources.openclaw(tmp_path / ".openclaw")

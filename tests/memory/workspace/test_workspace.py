@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from datetime import date
 from importlib.resources import files
 from pathlib import Path
@@ -60,6 +61,22 @@ async def test_workspace_that_was_only_begun_is_still_new(tmp_path: Path) -> Non
     assert report.is_new
     assert "BOOTSTRAP.md" not in report.created
     assert (tmp_path / "BOOTSTRAP.md").read_text(encoding="utf-8") == "begun"
+
+
+async def test_a_full_disk_leaves_no_part_of_a_template(tmp_path: Path) -> None:
+    """With room again, the next start writes all of it; an empty AGENTS.md would count as the owner's."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            await ensure_workspace(at(tmp_path))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not (tmp_path / "AGENTS.md").exists()
+
+    await ensure_workspace(at(tmp_path))
+
+    assert (tmp_path / "AGENTS.md").read_text(encoding="utf-8") == template_text("AGENTS.md")
 
 
 async def test_brought_workspace_is_not_new(tmp_path: Path) -> None:
