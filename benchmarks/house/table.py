@@ -38,7 +38,7 @@ LIMITS = {
     "depth: plain turn": 14,
     "files that one file imports": 64,
     "members that only forward": 15,
-    "lines: everything": 111_523,
+    "lines: everything": 111_357,
     "lines: core": 72_052,
     "imports from the core into extensions": 0,
 }
