@@ -126,4 +126,4 @@ def _text(file: Path) -> str:
         found = read_plain(file.resolve())
         return found[0].decode("utf-8-sig") if found else ""
     except (SessionError, OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"The file {file} cannot be read: {error}. Mend or move it.") from error
+        raise ConfigError(f"The file {file} cannot be read: {error}. Repair or move it.") from error
