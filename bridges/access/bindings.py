@@ -45,7 +45,7 @@ class BoundAgents:
         self.on_added: Callable[[Agent], None] = lambda _agent: None
         """Called with an agent that is opened later."""
         self.settings = settings
-        """What holds for all chats: channels, bindings, messages, commands."""
+        """The settings of all chats: channels, bindings, messages, commands."""
 
     @property
     def default(self) -> Agent:

@@ -48,7 +48,7 @@ def _from_file(value: object, info: ValidationInfo) -> object:
 
 
 Secret: TypeAlias = Annotated[SecretStr, BeforeValidator(_from_file)]
-"""A password or token: a string, `${NAME}` from the environment, or `{file: "path"}` of a file that holds
+"""A password or token: a string, `${NAME}` from the environment, or `{file: "path"}` of a file with
 nothing else, relative to the state folder. It prints as stars; `get_secret_value()` returns it.
 """
 NO_SECRET = SecretStr("")

@@ -76,7 +76,7 @@ def retry_delay_seconds(attempts: int, requested_seconds: float | None) -> float
 
 
 class Outgoing:
-    """Sends what the outbox holds for one bridge. `up` is set while the bridge is connected."""
+    """Sends the parts in the outbox for one bridge. `up` is set while the bridge is connected."""
 
     def __init__(
         self,

@@ -95,7 +95,7 @@ class Steering:
     In `steer`, the ledger records that a message joins before the turn reads it. In `steer-backlog`, the
     message waits for its own turn, and a copy with its own id joins the running one.
 
-    `join` adds a message to a turn, `waiting` gives a session's waiting messages, and `put` appends one to
+    `join` adds a message to a turn, `waiting` returns a session's waiting messages, and `put` appends one to
     them.
     """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,7 +11,6 @@ from nacre.cli.screen.json_text import camel_json, print_json
 
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
-    from nacre.runtime.commands.conversation.context_parts import ContextView
 
 NO_SESSION = (
     "There is no session {key!r} yet. The first message starts it, such as `nacre send Hello`. "
@@ -48,23 +47,21 @@ async def _context(invocation: Invocation, key: str, *, full: bool, as_json: boo
             return 1
         view = await session.context()
     if as_json:
-        return print_json(_json(view, full=full))
+        budget, usage = view.budget, view.last_usage
+        shown = ("name", "tokens", "is_cached", *(("text",) if full else ()))
+        return print_json(
+            {
+                "key": view.key,
+                "model": view.model_name,
+                "tokens": view.tokens,
+                "windowTokens": budget.window_tokens,
+                "flushAtTokens": budget.flush_at,
+                "compactAboveTokens": budget.compact_at,
+                "lastCacheReadTokens": usage.cache_read_tokens if usage is not None else None,
+                "parts": [camel_json(part, *shown) for part in view.parts],
+            }
+        )
     invocation.say(*context_lines(view))
     for part in view.parts if full else ():
         invocation.say("", f"━━━ {part.name} ━━━", part.text)
     return 0
-
-
-def _json(view: ContextView, *, full: bool) -> dict[str, Any]:
-    budget, usage = view.budget, view.last_usage
-    shown = ("name", "tokens", "is_cached", *(("text",) if full else ()))
-    return {
-        "key": view.key,
-        "model": view.model_name,
-        "tokens": view.tokens,
-        "windowTokens": budget.window_tokens,
-        "flushAtTokens": budget.flush_at,
-        "compactAboveTokens": budget.compact_at,
-        "lastCacheReadTokens": usage.cache_read_tokens if usage is not None else None,
-        "parts": [camel_json(part, *shown) for part in view.parts],
-    }

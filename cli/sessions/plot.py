@@ -22,13 +22,6 @@ if TYPE_CHECKING:
     from nacre.cli.sessions.shelf import SessionShelf
 
 
-NOTHING_COUNTED = "The provider counted no answer of this session, so there is nothing to draw."
-NO_LIBRARY = (
-    "A picture needs matplotlib, which cannot be used here ({error}). Install it with "
-    "`{command}`; without --output the drawing is text."
-)
-
-
 def _picture_file(context: click.Context, _option: click.Parameter, value: Path | None) -> Path | None:
     if value is not None and value.suffix.lower() not in (".svg", ".png"):
         raise click.BadParameter(f"{value} is neither an .svg nor a .png file.", context)
@@ -63,7 +56,7 @@ async def plot(
     if as_json:
         return print_json({"key": session.key, "sessionId": session.session_id, **timeline_json(found)})
     if not found.points:
-        invocation.warn(NOTHING_COUNTED)
+        invocation.warn("The provider counted no answer of this session, so there is nothing to draw.")
         return 1
     if output is None:
         columns = shutil.get_terminal_size().columns
@@ -73,7 +66,11 @@ async def plot(
     try:
         data = picture(found, output.suffix.lower().lstrip("."), title=session.key)
     except ImportError as error:
-        invocation.warn(NO_LIBRARY.format(error=error, command=install_command("plot")), tone="error")
+        invocation.warn(
+            f"A picture needs matplotlib, which cannot be used here ({error}). Install it with "
+            f"`{install_command('plot')}`; without --output the drawing is text.",
+            tone="error",
+        )
         return 1
     shelf.write_new(output, data)
     invocation.say(f"Drew session {session.session_id} into {output} ({len(data)} bytes).")
@@ -118,7 +115,6 @@ def picture(timeline: Timeline, form: str, *, title: str) -> bytes:
 _BARS = " ▁▂▃▄▅▆▇█"
 CHART_ROWS = 12
 _LEAST_COLUMNS = 20
-_POINT = ("entry_id", "timestamp", "tokens", "cost_usd")
 
 
 def timeline_json(timeline: Timeline) -> dict[str, Any]:
@@ -126,7 +122,9 @@ def timeline_json(timeline: Timeline) -> dict[str, Any]:
         "windowTokens": timeline.budget.window_tokens,
         "flushAtTokens": timeline.budget.flush_at,
         "compactAboveTokens": timeline.budget.compact_at,
-        "points": [camel_json(point, *_POINT) for point in timeline.points],
+        "points": [
+            camel_json(point, "entry_id", "timestamp", "tokens", "cost_usd") for point in timeline.points
+        ],
         "marks": [
             {
                 "type": mark.kind,

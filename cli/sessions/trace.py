@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from nacre.cli.sessions.shelf import SessionShelf
     from nacre.runtime.ledger.tables import LedgerTables
 
-NO_TURN = "This session has no messages yet, so there is no turn to show."
 _TEXT_CELLS = 72
 
 
@@ -52,7 +51,7 @@ async def trace(shelf: SessionShelf, invocation: Invocation, name: str, last: in
         ]
         return print_json({"key": session.key, "sessionId": session.session_id, "turns": shown})
     if not turns:
-        invocation.warn(NO_TURN)
+        invocation.warn("This session has no messages yet, so there is no turn to show.")
         return 1
     is_priced = cache(partial(has_price, invocation.config))
     for turn in turns:

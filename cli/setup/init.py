@@ -360,10 +360,11 @@ def _keep(invocation: Invocation, chosen: Chosen, *, time_zone: str) -> None:
         ConfigError: a key cannot be stored, or the settings cannot be read or changed.
     """
     config = invocation.config
-    wanted: list[tuple[tuple[str, ...], Any]] = [(_TIME_ZONE, time_zone)]
+    wanted: list[tuple[tuple[str, ...], Any]] = [(("agents", "defaults", "userTimezone"), time_zone)]
     if chosen.trial is not None:
-        wanted.append((_MODEL, chosen.model_name))
-    wanted.append((_FALLBACKS, [each.model_name for each in chosen.fallbacks]))
+        wanted.append((("agents", "defaults", "model", "primary"), chosen.model_name))
+    fallbacks = [each.model_name for each in chosen.fallbacks]
+    wanted.append((("agents", "defaults", "model", "fallbacks"), fallbacks))
     for each in (chosen, *chosen.fallbacks):
         provider = ("models", "providers", each.model_name.partition("/")[0])
         wanted.append(((*provider, "baseUrl"), each.base_url))
@@ -380,9 +381,6 @@ def _keep(invocation: Invocation, chosen: Chosen, *, time_zone: str) -> None:
 OWNERS_FILE = "USER.md"
 _NAME_LINE = "- **Name:**"
 TELEGRAM_VARIABLE = "TELEGRAM_BOT_TOKEN"
-_MODEL = ("agents", "defaults", "model", "primary")
-_FALLBACKS = ("agents", "defaults", "model", "fallbacks")
-_TIME_ZONE = ("agents", "defaults", "userTimezone")
 
 
 async def knows_no_name(workspace: Workspace) -> bool:

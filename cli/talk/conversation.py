@@ -187,7 +187,6 @@ class TurnView:
 
 
 _YES = ("y", "yes")
-_NO = ("n", "no")
 
 
 class ApprovalQuestion:
@@ -232,7 +231,7 @@ class ApprovalQuestion:
                 self._waiting.clear()
                 self._agent.stop(self._inbound)
                 return
-            if answer in (*_YES, *_NO):
+            if answer in (*_YES, "n", "no"):
                 del self._waiting[call_id]
                 await asyncio.shield(asyncio.ensure_future(self._answer(asked, is_yes=answer in _YES)))
 
@@ -253,9 +252,6 @@ _HERE = {
     "/quit": "leave the chat",
 }
 """Commands of this chat alone, with their help."""
-_EDIT = "/edit"
-_HELP = "/help"
-_DETAILS = "/details"
 _SHOWN_NOTICES = 2
 _SHORT_ID_CHARS = 8
 _WORDS_CELLS = 40
@@ -363,14 +359,14 @@ class _Chat:
             self._has_interrupted = False
             word, _, rest = text.strip().partition(" ")
             word, rest = word.lower(), rest.strip()
-            if word == _EDIT:
+            if word == "/edit":
                 if edited := await self._edit(rest):
                     return edited
             elif word in LEAVE_COMMANDS and not rest:
                 return None
-            elif word == _DETAILS and not rest:
+            elif word == "/details" and not rest:
                 self._show_details()
-            elif word == _HELP and not rest:
+            elif word == "/help" and not rest:
                 self._screen.line(f"{help_text(self._offered, _HERE)}\n")
             elif word:
                 return text

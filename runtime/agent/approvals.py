@@ -98,7 +98,7 @@ def outcome_of(approval: Approval) -> tuple[str, bool]:
         case "running":
             return (
                 "The owner approved this call, and the program ended while it ran. It may have done its work "
-                "or a part of it, and is not run again. Look whether it did before you call it anew."
+                "or a part of it, and is not run again. Check that before you call it again."
             ), True
         case _:
             return "Not run: the owner did not answer in time.", True
@@ -236,7 +236,7 @@ async def approved(parts: AgentParts, approval: Approval, *, emit: Emit) -> Repl
                 # No turn runs there, so it has ended; continuing would use the agent's tools, not its own.
                 await approvals.store.remove(approval.id)
                 raise ApprovalNotFound(
-                    f"The sub-agent that asked for {approval.tool_name} has ended. Ask for its task anew."
+                    f"The sub-agent that asked for {approval.tool_name} has ended. Ask for its task again."
                 )
             return await _continued(parts, route, emit)
     except SessionInUse:

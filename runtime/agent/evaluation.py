@@ -89,8 +89,8 @@ class Evaluation(Record):
         """Raises `AssertionError` with the whole table if the mean of a scorer is lower."""
         low = {name: self.mean(name) for name, value in least.items() if self.mean(name) < value}
         if low:
-            told = ", ".join(f"{name} is {mean:.2f} and not {least[name]:.2f}" for name, mean in low.items())
-            raise AssertionError(f"{told}\n{self}")
+            text = ", ".join(f"{name} is {mean:.2f} and not {least[name]:.2f}" for name, mean in low.items())
+            raise AssertionError(f"{text}\n{self}")
 
     def __str__(self) -> str:
         names = tuple(self.scores[0]) if self.scores else ()

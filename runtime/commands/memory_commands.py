@@ -74,7 +74,7 @@ async def _answer(run: CommandRun, verb: str, name: str) -> str:
             else:
                 await queue.reject(proposal, parts.workspace)
         except ProposalConflict as error:
-            lines.append(str(error))  # the others are answered all the same
+            lines.append(str(error))  # the other proposals are still answered
             continue
         done = "Written into" if verb == "accept" else "Rejected for"
         lines.append(f"{done} {proposal.write.path} ({proposal.id}).")

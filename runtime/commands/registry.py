@@ -82,12 +82,6 @@ UNKNOWN = Command(name="unknown", help="", who="anyone", run=_unknown)
 """Runs for an unknown command, with the word as its text."""
 
 
-def elsewhere(command: Command) -> tuple[Command, str]:
-    """Runs for a command that cannot be used here, with the answer as its text."""
-    places = " or ".join(_PLACES[audience] for audience in command.where)
-    return replace(UNKNOWN, run=_elsewhere), f"{command.called_by[0]} can be used {places}."
-
-
 BUILT_IN: tuple[Command, ...] = (
     *(NEW, RESET, RESUME, REWIND, FORK, LABEL, COMPACT, MODEL),
     *(SEARCH, REMEMBER, FORGET, UNDO, REVIEW),
@@ -155,7 +149,7 @@ class Commands:
         return () if found == (HELP,) else found
 
     def is_message(self, text: str) -> bool:
-        """Whether a text calls no command, whoever says it."""
+        """Whether a text calls no command, regardless of its sender."""
         return called_word(text, self._by_word) is None and slash_word(text) is None
 
     def called(self, text: str, policy: ChatPolicy) -> Called | None:
@@ -173,8 +167,9 @@ class Commands:
                 return Called(command=command, rest=rest)
             if policy.is_owner is not True:
                 return None
-            stand_in, answer = elsewhere(command)
-            return Called(command=stand_in, rest=answer)
+            places = " or ".join(_PLACES[audience] for audience in command.where)
+            answer = f"{command.called_by[0]} can be used {places}."
+            return Called(command=replace(UNKNOWN, run=_elsewhere), rest=answer)
         slip = slash_word(text) if policy.is_owner is True else None
         if slip is None:
             return None

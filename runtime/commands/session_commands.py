@@ -11,17 +11,16 @@ from functools import partial
 from nacre.runtime.commands.command import Command, CommandRun, Outcome, command_reply
 from nacre.runtime.commands.conversation.branching import Rewound, fork, label, rewind
 from nacre.runtime.commands.conversation.changing import (
+    LISTED,
     begin_fresh,
     earlier_named,
     earlier_sessions,
     resume,
-    with_words,
 )
 from nacre.runtime.commands.conversation.chosen_models import NamedModel
 from nacre.runtime.commands.conversation.context_parts import ContextView, context_of
 from nacre.runtime.commands.conversation.history import (
     HERE,
-    SessionLabel,
     SessionTurn,
     is_spoken,
     labels_of,
@@ -44,7 +43,7 @@ _channel_command = partial(Command, group="Channels")
 
 
 def place_named(run: CommandRun, word: str) -> str | SessionTurn:
-    """The place with this number in the list; any other word stands for itself."""
+    """The place with this number in the list; otherwise the word itself."""
     turns = _listed(run)
     if word.isdecimal() and 1 <= int(word) <= len(turns):
         return turns[int(word) - 1]
@@ -53,23 +52,14 @@ def place_named(run: CommandRun, word: str) -> str | SessionTurn:
 
 def places_text(run: CommandRun, *, problem: str = "") -> str:
     """The answer to `/rewind` and `/fork` without a place or with an unknown one."""
-    labels = labels_of(run.turn.session.journal.tree)
-    text = _places(_listed(run), labels, zone=run.turn.parts.now().tzinfo)
-    return f"{problem}\n{text}" if problem else text
-
-
-def _listed(run: CommandRun) -> Sequence[SessionTurn]:
-    return turns_of(run.turn.session.branch, limit=MOST_LISTED)
-
-
-def _places(turns: Sequence[SessionTurn], labels: Sequence[SessionLabel], *, zone: tzinfo | None) -> str:
+    lines, turns, zone = [problem] if problem else [], _listed(run), run.turn.parts.now().tzinfo
     if not turns:
-        return "Nothing has been said here yet, so there is nothing to go back to."
-    lines = ["Go back to before one of these; nothing is deleted:"]
+        return "\n".join([*lines, "Nothing has been said here yet, so there is nothing to go back to."])
+    lines.append("Go back to before one of these; nothing is deleted:")
     for number, turn in enumerate(turns, 1):
         text, leaves = shortened(turn.text, SHOWN_CHARS), counted(turn.leaves, "message")
         lines.append(f"{number:>3} · {_clock(turn.said_at, zone)} · “{text}” · leaves {leaves}")
-    if labels:
+    if labels := labels_of(run.turn.session.journal.tree):
         names = (f"{label.name} ({_clock(label.at, zone)})" for label in labels)
         lines.append("Names: " + ", ".join(names))
     lines += [
@@ -78,6 +68,10 @@ def _places(turns: Sequence[SessionTurn], labels: Sequence[SessionLabel], *, zon
         "/rewind 1 <note> tells the assistant what to remember of the part that it leaves.",
     ]
     return "\n".join(lines)
+
+
+def _listed(run: CommandRun) -> Sequence[SessionTurn]:
+    return turns_of(run.turn.session.branch, limit=MOST_LISTED)
 
 
 def _clock(moment: datetime, zone: tzinfo | None) -> str:
@@ -138,7 +132,7 @@ SHORT_ID_CHARS = 8
 async def _resume(run: CommandRun) -> Outcome:
     name, turn, session = run.rest, run.turn, run.turn.session
     earlier = await earlier_sessions(session, turn.parts)
-    listed = await with_words(earlier, turn.parts)
+    listed = await turn.parts.sessions.store.last_messages(earlier, most=LISTED)
     if not name:
         return run.reply(_list_text(listed, session, turn.parts.now()))
     if name == session.session_id:

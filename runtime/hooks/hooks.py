@@ -449,10 +449,14 @@ class Hooks:
 
     async def _answer(self, handler: Handler[Any, Any], event: AnyEvent) -> HandlerAnswer:
         name = getattr(handler, "__qualname__", type(handler).__name__)
+        is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+            getattr(handler, "__call__", None)  # noqa: B004 - an object with an async `__call__`
+        )
         deadline = asyncio.timeout(self._timeout_seconds)
         try:
             async with deadline:
-                return HandlerAnswer(handler=name, value=await _returned(handler, event))
+                value = handler(event) if is_async else await on_its_own_thread(partial(handler, event))
+                return HandlerAnswer(handler=name, value=await value if inspect.isawaitable(value) else value)
         except (Exception, asyncio.CancelledError, SystemExit) as error:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
@@ -464,14 +468,6 @@ class Hooks:
             else:
                 problem = f"The hook {name} failed with {type(error).__name__}: {error}"
             return HandlerAnswer(handler=name, problem=problem)
-
-
-async def _returned(handler: Handler[Any, Any], event: AnyEvent) -> object:
-    is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-        getattr(handler, "__call__", None)  # noqa: B004 - an object with an async `__call__`
-    )
-    value = handler(event) if is_async else await on_its_own_thread(partial(handler, event))
-    return await value if inspect.isawaitable(value) else value
 
 
 def checked_name(name: str) -> str:

@@ -31,8 +31,8 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
         "heartbeats": "answered_by at_ms",
     }.items()
 }
-"""What is copied, by table. The statuses of bridges are not: the next serving program determines them
-anew."""
+"""What is copied, by table. The statuses of bridges are not, because the next serving program determines
+them."""
 
 
 class Contents(Record):
@@ -129,7 +129,6 @@ def is_left_behind(here: Contents, *, copied: str) -> bool:
 
 
 _OPEN_PARTS = ("draft", "pending", "sending", "unsure")
-_PROBLEM = "its text was forgotten"
 Says = Callable[[str], bool]
 
 
@@ -178,5 +177,5 @@ def _drop(row: dict[str, Any]) -> dict[str, Any]:
 def _empty(row: dict[str, Any]) -> dict[str, Any]:
     state, problem = row["state"], row["problem"]
     if state in _OPEN_PARTS:
-        state, problem = "failed", _PROBLEM
+        state, problem = "failed", "its text was forgotten"
     return {**row, "text": "", "state": state, "problem": problem}

@@ -63,7 +63,7 @@ class OtherRows(Protocol):
 
 
 class StorageBackend(Protocol):
-    """The five stores of one agent. Each call opens a store anew and touches nothing yet.
+    """The five stores of one agent. Each call opens a new store, without any access yet.
 
     `home.folders.agent_id` separates the agents in a shared store. `docs/extending.md` names the test
     suites of each store.

@@ -403,6 +403,13 @@ def explain_key(key: Key, config: Config, *, text: str, raw: Mapping[str, Any], 
     found = field_of(key, Settings)
     default = None if found is None else default_of(found)
     value, source = _holding(key, config, text=text, raw=raw, file=file, default=default)
+    section = found.below if found is not None and found.info is not None else None
+    below: dict[str, str] = {}
+    if section is not None:
+        for name, info in section.model_fields.items():
+            written = written_name(section, name)
+            field = Field(section=section, name=written, info=info, below=section_below(info.annotation))
+            below[written] = without_links(meaning_of(field)) or "see the keys below it"
     shown = "[hidden]" if value and found and found.is_secret else hidden(value, str(key[-1]))
     return {
         "key": written_key(key),
@@ -412,7 +419,7 @@ def explain_key(key: Key, config: Config, *, text: str, raw: Mapping[str, Any], 
         "from": source,
         "counts": _counts(key),
         "meaning": "" if found is None or found.info is None else without_links(meaning_of(found)),
-        "below": {} if found is None or found.info is None else _below(found),
+        "below": below,
     }
 
 
@@ -449,16 +456,6 @@ def _counts(key: Key) -> str:
     if is_applied_at_next_turn(name):
         return "at the next turn"
     return "in nacre serve within seconds" if is_applied_by_serve(name) else "at the next start"
-
-
-def _below(above: Field) -> dict[str, str]:
-    section, meanings = above.below, dict[str, str]()
-    if section is not None:
-        for name, info in section.model_fields.items():
-            written = written_name(section, name)
-            field = Field(section=section, name=written, info=info, below=section_below(info.annotation))
-            meanings[written] = without_links(meaning_of(field)) or "see the keys below it"
-    return meanings
 
 
 def _line(text: str, key: Key, file: Path) -> str:

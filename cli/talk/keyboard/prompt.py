@@ -64,7 +64,6 @@ class Pastes:
 
 
 _MARK: StyleAndTextTuples = [("bold", "› ")]  # not ">", which is a Markdown quote in answers
-_CONTINUATION = "  "
 _MENU_ROWS = 8
 
 
@@ -90,7 +89,7 @@ class Prompt:
         self._session: PromptSession[str] = PromptSession(
             message=self._message,
             multiline=True,
-            prompt_continuation=_CONTINUATION,
+            prompt_continuation="  ",
             key_bindings=_bindings(completer, self._pastes, show_details),
             history=OwnerHistory(history_file, self._pastes),
             completer=completer,

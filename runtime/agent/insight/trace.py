@@ -27,7 +27,7 @@ from nacre.sessions.contracts.messages import (
     message_text,
 )
 from nacre.sessions.disk.json_text import timestamp_ms
-from nacre.sessions.entries.entries import Compaction, Entry, StoredTranscript
+from nacre.sessions.entries.entries import Compaction, Entry
 from nacre.sessions.stores.store import SessionStore
 from nacre.sessions.upkeep.stored_session import StoredSession
 
@@ -124,12 +124,14 @@ async def _last_turns(
         if key_kind(other.key) != "subagent" or other.active_at_ms < turns[0].started_ms:
             continue
         try:
-            by_session, by_call = _called_by(await store.stored(other))
+            entries = (await store.stored(other)).entries
         except SessionError:
             continue
-        if by_session == session.session_id:
+        found = (data for entry in entries if (data := entry.custom_data(SUB_AGENT_ENTRY)) is not None)
+        called_by = next(found, {})
+        if called_by.get("sessionId") == session.session_id:
             of_task = await _last_turns(store, other, spent, last=1)
-            below[by_call] = of_task[0].steps if of_task else ()
+            below[str(called_by.get("callId") or "")] = of_task[0].steps if of_task else ()
     return [
         TurnTrace(
             steps=tuple(
@@ -139,14 +141,6 @@ async def _last_turns(
         )
         for turn in turns
     ]
-
-
-def _called_by(transcript: StoredTranscript) -> tuple[str, str]:
-    """The session id and the call id that a sub-agent's session works for; empty for another session."""
-    for entry in transcript.entries:
-        if (data := entry.custom_data(SUB_AGENT_ENTRY)) is not None:
-            return str(data.get("sessionId") or ""), str(data.get("callId") or "")
-    return "", ""
 
 
 class _TurnReader:
@@ -177,9 +171,9 @@ class _TurnReader:
                 for each in self._spent
                 if self._before_ms <= each.at_ms <= at_ms
             )
-            told = f"{body.tokens_before:,} tokens before"
+            text = f"{body.tokens_before:,} tokens before"
             took_ms = max(0, at_ms - self._before_ms)
-            self._add(Step(kind="compaction", text=told, at_ms=at_ms, took_ms=took_ms, steps=calls))
+            self._add(Step(kind="compaction", text=text, at_ms=at_ms, took_ms=took_ms, steps=calls))
         elif (note := entry.custom_data(FLUSH_MESSAGE_ENTRY)) is not None:
             message = stored_message(note)
             if message is not None:
@@ -189,9 +183,9 @@ class _TurnReader:
         elif (flush := entry.custom_data(FLUSH_ENTRY)) is not None:
             status, path, problem = (str(flush.get(name) or "") for name in ("status", "path", "problem"))
             steps, self._notes = tuple(self._notes), []
-            told = " ".join(filter(None, (status, path, problem)))
+            text = " ".join(filter(None, (status, path, problem)))
             at_ms, is_error = timestamp_ms(entry.timestamp), status == "failed"
-            self._add(Step(kind="flush", text=told, at_ms=at_ms, is_error=is_error, steps=steps))
+            self._add(Step(kind="flush", text=text, at_ms=at_ms, is_error=is_error, steps=steps))
 
     def _add(self, step: Step) -> None:
         if not self._turns:

@@ -1,4 +1,4 @@
-"""What an open agent holds."""
+"""The parts of an open agent."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Running:
 
 @dataclass(kw_only=True)
 class AgentParts:
-    """Everything that an open agent holds. Only `turn` is ever replaced, by one with changed settings.
+    """The parts of an open agent. Only `turn` is ever replaced, by one with changed settings.
 
     `limits` apply to turns without limits of their own. `closing` releases everything, in the reverse order
     of opening.

@@ -131,7 +131,7 @@ class SubAgents:
             finally:
                 if turn.usage is not None:
                     task.caller.spend(turn.usage)
-                # Whoever answers later finds no turn that waits.
+                # An owner who answers later finds no waiting turn.
                 for approval in await parts.approvals.of_session(key):
                     await parts.approvals.store.remove(approval.id)
             if reply is None:

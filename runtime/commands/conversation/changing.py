@@ -73,11 +73,6 @@ async def earlier_sessions(session: OpenSession, parts: TurnParts) -> list[Store
     return [item for item in await parts.sessions.store.sessions(with_earlier=True) if is_offered(item)]
 
 
-async def with_words(sessions: Sequence[StoredSession], parts: TurnParts) -> list[tuple[StoredSession, str]]:
-    """The latest `LISTED` sessions with user messages, each with its last one."""
-    return await parts.sessions.store.last_messages(sessions, most=LISTED)
-
-
 def earlier_named(name: str, earlier: Sequence[StoredSession], turn: Turn) -> StoredSession:
     """Finds an earlier session by its id or the beginning of its id.
 

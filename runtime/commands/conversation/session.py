@@ -9,11 +9,11 @@ from typing import Any, Protocol, TypeVar, Unpack, cast, overload
 from nacre.record import Record
 from nacre.runtime.commands.conversation.branching import Rewound, fork, label, rewind
 from nacre.runtime.commands.conversation.changing import (
+    LISTED,
     begin_fresh,
     earlier_named,
     earlier_sessions,
     resume,
-    with_words,
 )
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.commands.conversation.context_parts import ContextView, context_of
@@ -220,7 +220,8 @@ class Session:
         """The latest earlier sessions of this key with user messages, at most ten."""
 
         async def listed(turn: Turn) -> tuple[EarlierSession, ...]:
-            found = await with_words(await earlier_sessions(turn.session, turn.parts), turn.parts)
+            earlier = await earlier_sessions(turn.session, turn.parts)
+            found = await turn.parts.sessions.store.last_messages(earlier, most=LISTED)
             return tuple(
                 EarlierSession(
                     session_id=item.session_id,

@@ -234,7 +234,7 @@ def _refusal(ours: str, own_id: str, theirs: str, other_id: str) -> str:
 
 def _notice(ours: str, own_id: str, workspace: Path, other_id: str) -> str:
     return (
-        f"The {ours} of agent {own_id!r} lies in the workspace {workspace} of agent {other_id!r}, which can "
+        f"The {ours} of agent {own_id!r} is in the workspace {workspace} of agent {other_id!r}, which can "
         "read it. Choose another folder for one of the two."
     )
 

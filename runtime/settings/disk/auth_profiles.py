@@ -94,7 +94,7 @@ def read_auth_profiles(agent_dir: Path) -> AuthProfiles:
 def _unread(file: Path, why: str) -> AuthProfiles:
     return AuthProfiles(
         problems=(
-            f"{file} cannot be read: {why}. Its keys are not used; mend or move it, or set the keys in "
+            f"{file} cannot be read: {why}. Its keys are not used; repair or move it, or set the keys in "
             "models.providers.",
         )
     )

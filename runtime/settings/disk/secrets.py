@@ -127,4 +127,4 @@ def _text(file: Path) -> str:
         return found[0].decode("utf-8-sig") if found else ""
     except (SessionError, OSError, UnicodeDecodeError) as error:
         problem = str(error).rstrip(".")
-        raise ConfigError(f"The file {file} cannot be read: {problem}. Mend or move it.") from error
+        raise ConfigError(f"The file {file} cannot be read: {problem}. Repair or move it.") from error

@@ -140,7 +140,7 @@ def read_text(file: Path) -> str:
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"The settings file {file} cannot be read: {error}. Mend or move it.") from error
+        raise ConfigError(f"The settings file {file} cannot be read: {error}. Repair or move it.") from error
 
 
 def _decoded(text: str, file: Path) -> Any:
@@ -158,7 +158,7 @@ def _decoded(text: str, file: Path) -> Any:
                 " It looks like YAML; as JSON5, `memory:` with `driver:` and `url:` below it is "
                 '{ storage: { driver: "…", url: "…" } }.'
             )
-        raise ConfigError(f"The settings file {file} is not JSON5. {problem} Mend or move it.") from error
+        raise ConfigError(f"The settings file {file} is not JSON5. {problem} Repair or move it.") from error
 
 
 def _json5_problem(text: str, message: str, character: object) -> str:

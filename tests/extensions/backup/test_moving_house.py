@@ -138,7 +138,7 @@ def test_init_restores_instead_of_setting_up(tmp_path: Path) -> None:
         terminal.type("2\r")
         terminal.wait_for("The file of the backup")
         terminal.type("nowhere.tar.gz\r")
-        terminal.wait_for("is no file")
+        terminal.wait_for("is not a file")
         terminal.wait_for("restore a backup")
         terminal.type("2\r")
         terminal.wait_for("The file of the backup")

@@ -33,4 +33,4 @@ def test_a_slip_is_told_with_its_place(tmp_path: Path, text: str, problem: str) 
     with pytest.raises(ConfigError) as refused:
         load_config({"NACRE_STATE_DIR": str(tmp_path)})
 
-    assert str(refused.value) == f"The settings file {file} is not JSON5. {problem} Mend or move it."
+    assert str(refused.value) == f"The settings file {file} is not JSON5. {problem} Repair or move it."

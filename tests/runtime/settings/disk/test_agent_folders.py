@@ -137,7 +137,7 @@ def test_the_inner_one_of_two_nested_workspaces_is_told(tmp_path: Path) -> None:
 
     config = load_config({"HOME": str(tmp_path)}, state_dir=tmp_path, agent_id="work")
 
-    assert "lies in the workspace" in config.notices[0]
+    assert "is in the workspace" in config.notices[0]
     listed(tmp_path, {"workspace": str(tmp_path / "notes"), "allowPaths": [inner["workspace"]]}, inner)
     assert load_config({"HOME": str(tmp_path)}, state_dir=tmp_path).notices == ()
 
