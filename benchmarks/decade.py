@@ -203,7 +203,7 @@ class Figures:
     stale: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     lies_first: list[str] = field(default_factory=list)
-    labelled: list[str] = field(default_factory=list)
+    labeled: list[str] = field(default_factory=list)
     marked: list[str] = field(default_factory=list)
     then_asked: int = 0
     then_wrong: list[str] = field(default_factory=list)
@@ -231,7 +231,7 @@ class Figures:
         yield "stale answers", f"{_share(self.stale, self.asked)}", "≤ 1 %"
         yield "lost facts", f"{_share(self.lost, self.asked)}", "≤ 1 %"
         yield "a stranger's value first", f"{_share(self.lies_first, self.asked)}", "≤ 1 %"
-        yield "the same, labelled as not the owner's word", f"{_share(self.labelled, self.asked)}", ""
+        yield "the same, labeled as not the owner's word", f"{_share(self.labeled, self.asked)}", ""
         yield "true values marked as superseded", f"{_share(self.marked, self.asked)}", "≤ 1 %"
         yield "wrong or lost as of an earlier day", f"{_share(self.then_wrong, self.then_asked)}", ""
         yield "poisoned rules", f"{len(self.poisoned)}", "0"
@@ -259,11 +259,9 @@ def _share(wrong: Sequence[str], count: int) -> str:
 class Place:
     """Which of the hits say the truth about a thing, and which another value without a mark."""
 
-    def __init__(
-        self, folder: Path, hits: Sequence[SearchHit], labelled: Collection[tuple[str, int]]
-    ) -> None:
+    def __init__(self, folder: Path, hits: Sequence[SearchHit], labeled: Collection[tuple[str, int]]) -> None:
         self.hits = hits
-        self.labelled = labelled
+        self.labeled = labeled
         self.lines = [list(self._lines(folder, hit)) for hit in hits]
 
     def has_marked(self, matter: Matter, value: str | None) -> bool:
@@ -276,22 +274,22 @@ class Place:
         )
 
     def first(
-        self, matter: Matter, value: str | None, wrong: Sequence[str], *, is_labelled: bool | None = None
+        self, matter: Matter, value: str | None, wrong: Sequence[str], *, is_labeled: bool | None = None
     ) -> tuple[int, int]:
         """The ranks of the first hit with the `value` (`None`: that it has none), and with a `wrong` one.
 
-        With `is_labelled`, only wrong ones count whose source says that they are the owner's word, or not.
+        With `is_labeled`, only wrong ones count whose source says that they are the owner's word, or not.
         """
         rights, wrongs = [99], [99]
         for rank, lines in enumerate(self.lines):
             for number, text, is_marked in lines:
                 is_wrong = any(each in text for each in wrong) and not is_marked
-                is_others = (self.hits[rank].path, number) in self.labelled
+                is_others = (self.hits[rank].path, number) in self.labeled
                 about = matter.person in text
                 is_right = about and (value in text if value else _NEGATION.search(text) is not None)
                 if is_right:
                     rights.append(rank)
-                elif about and is_wrong and is_labelled in (None, is_others):
+                elif about and is_wrong and is_labeled in (None, is_others):
                     wrongs.append(rank)
         return min(rights), min(wrongs)
 
@@ -426,14 +424,14 @@ class Decade:
         self.figures.search_ms.append((time.perf_counter() - begun) * 1000)
         report, sources = await attributed(self._engine, self._sources, report, **limits)
         self.figures.sourced_ms.append((time.perf_counter() - begun) * 1000)
-        labelled = {
+        labeled = {
             (hit.path, number)
             for hit in report.hits
             for each in sources.get(hit.citation, ())
             if not each.source.is_owners_word
             for number in range(each.start_line, each.end_line + 1)
         }
-        return Place(self.workspace, report.hits, labelled)
+        return Place(self.workspace, report.hits, labeled)
 
     async def _ask_now(self, matter: Matter, *, before: date) -> None:
         if matter.values[-1][0] >= before:
@@ -442,14 +440,14 @@ class Decade:
         place = await self._hits(question)
         right, stale = place.first(matter, matter.now, matter.old)
         lies = [each for each in matter.lies if each not in matter.old]
-        _, lie = place.first(matter, matter.now, lies, is_labelled=False)
-        _, labelled = place.first(matter, matter.now, lies, is_labelled=True)
+        _, lie = place.first(matter, matter.now, lies, is_labeled=False)
+        _, labeled = place.first(matter, matter.now, lies, is_labeled=True)
         figures.asked += 1
         for is_so, wrong in (
             (right == 99, figures.lost),
             (stale < right, figures.stale),
             (lie < min(right, stale), figures.lies_first),
-            (labelled < min(right, stale), figures.labelled),
+            (labeled < min(right, stale), figures.labeled),
             (place.has_marked(matter, matter.now), figures.marked),
         ):
             if is_so:

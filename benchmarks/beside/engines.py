@@ -23,7 +23,7 @@ from nacre.extensions.memory_bench.command import (
     EngineResult,
     Notes,
     installed_engines,
-    labelled_questions,
+    labeled_questions,
     run_engine,
 )
 from nacre.extensions.memory_bench.scoring import Answer, Question
@@ -33,7 +33,7 @@ from nacre.runtime.settings.config import load_config
 
 def engine_row(name: str, engine: str, folders: Sequence[Path]) -> str:
     """The row of one engine over the workspaces of a data set."""
-    told = [asyncio.run(_told(engine, _notes(folder), _labelled(folder))) for folder in folders]
+    told = [asyncio.run(_told(engine, _notes(folder), _labeled(folder))) for folder in folders]
     problems = [each.problem for each in told if each.problem]
     if problems:
         raise SystemExit(f"{engine} on {name}: {problems[0]}")
@@ -54,8 +54,8 @@ def _notes(folder: Path) -> Notes:
     return Notes(files=files, lines={name: data.decode("utf-8").split("\n") for name, data in files.items()})
 
 
-def _labelled(folder: Path) -> list[Question]:
-    return list(labelled_questions((folder / "queries.jsonl").read_text(encoding="utf-8")))
+def _labeled(folder: Path) -> list[Question]:
+    return list(labeled_questions((folder / "queries.jsonl").read_text(encoding="utf-8")))
 
 
 async def _told(engine: str, notes: Notes, questions: Sequence[Question]) -> EngineResult:

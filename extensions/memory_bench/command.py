@@ -351,10 +351,10 @@ GREP = "grep"
 @click.command("bench")
 @click.option(
     "--set",
-    "labelled",
+    "labeled",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path),
-    help="Use the labelled questions in FILE, one JSON object a line, and the notes beside it.",
+    help="Use the labeled questions in FILE, one JSON object a line, and the notes beside it.",
 )
 @click.option(
     "--engine", "engines", metavar="ID", multiple=True, help="Run only this engine. May be repeated."
@@ -371,7 +371,7 @@ GREP = "grep"
 @json_option()
 @shared_options
 def bench(
-    context: click.Context, labelled: Path | None, engines: tuple[str, ...], most: int, as_json: bool
+    context: click.Context, labeled: Path | None, engines: tuple[str, ...], most: int, as_json: bool
 ) -> int:
     """Compare the memory engines on your notes.
 
@@ -380,14 +380,14 @@ def bench(
     """
     invocation = begin(context)
     invocation.warn(*invocation.config.notices)
-    work = _run_bench(invocation, labelled, engines, most, as_json)
-    return run_reporting(invocation, work, SetInvalid, prefix=f"{labelled} cannot be used. ")
+    work = _run_bench(invocation, labeled, engines, most, as_json)
+    return run_reporting(invocation, work, SetInvalid, prefix=f"{labeled} cannot be used. ")
 
 
 async def _run_bench(
-    invocation: Invocation, labelled: Path | None, engines: Sequence[str], most: int, as_json: bool
+    invocation: Invocation, labeled: Path | None, engines: Sequence[str], most: int, as_json: bool
 ) -> int:
-    notes, questions = await _load(invocation, labelled, most)
+    notes, questions = await _load(invocation, labeled, most)
     if notes.problem:
         invocation.warn(notes.problem, tone="error")
         return 1
@@ -411,15 +411,15 @@ async def _run_bench(
     return print_json(_json(rows, questions, notes)) if as_json else 0
 
 
-async def _load(invocation: Invocation, labelled: Path | None, most: int) -> tuple[Notes, Sequence[Question]]:
+async def _load(invocation: Invocation, labeled: Path | None, most: int) -> tuple[Notes, Sequence[Question]]:
     config = invocation.config
-    if labelled is None:
+    if labeled is None:
         notes = await _notes(storage_of(config).workspace())
         return notes, made_questions(notes.lines, most=most)
-    folders = replace(config.folders, workspace=labelled.parent, storage=StorageChoice())
+    folders = replace(config.folders, workspace=labeled.parent, storage=StorageChoice())
     folder_of_set = storage_of(replace(config, folders=folders)).workspace()
-    text = (await folder_of_set.read(labelled.name, max_bytes=64 << 20)).data.decode("utf-8", "replace")
-    return await _notes(folder_of_set), list(labelled_questions(text))
+    text = (await folder_of_set.read(labeled.name, max_bytes=64 << 20)).data.decode("utf-8", "replace")
+    return await _notes(folder_of_set), list(labeled_questions(text))
 
 
 async def _notes(workspace: Workspace) -> Notes:
@@ -518,11 +518,11 @@ _LEAST_NAME_CHARS = 4
 
 
 class SetInvalid(ValueError):
-    """A line of a labelled set is not valid; the message is a sentence."""
+    """A line of a labeled set is not valid; the message is a sentence."""
 
 
-def labelled_questions(text: str) -> Iterator[Question]:
-    """Yields the questions of a labelled set. Raises `SetInvalid` if a line is not a question."""
+def labeled_questions(text: str) -> Iterator[Question]:
+    """Yields the questions of a labeled set. Raises `SetInvalid` if a line is not a question."""
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip():
             try:

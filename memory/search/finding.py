@@ -29,7 +29,7 @@ from nacre.memory.text.forms.spelling import (
     emoji_words,
     gram_run,
     is_emoji,
-    normalise,
+    normalize,
     spelled_out,
     without_spelling,
 )
@@ -338,13 +338,13 @@ def with_unknown_words(query: MatchQuery, is_known: Callable[[Atom], bool]) -> M
 
     `is_known` says whether any chunk has an atom. Only the first terms of a long question are examined.
     """
-    stands = cache(lambda word: is_known(Atom(normalise(word), "text")))
+    stands = cache(lambda word: is_known(Atom(normalize(word), "text")))
     terms: list[str] = []
     atoms: list[Atom] = []
     for at, term in enumerate(query.terms):
         other = _other(term, stands) if at < _MOST_WORDS else ()
         if not other and at < _MOST_WORDS and _may_begin(term) and not stands(term):
-            atoms.append(Atom(normalise(term), prefix=True))
+            atoms.append(Atom(normalize(term), prefix=True))
         if not other and terms and at < _MOST_WORDS and _is_one(terms[-1], term, stands):
             other = (terms.pop() + term,)
         terms += other or (term,)

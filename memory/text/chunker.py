@@ -49,7 +49,7 @@ class ChunkSizes(Record):
 
     @property
     def overlap(self) -> int:
-        """The most that two neighbours share, in units."""
+        """The most that two neighbors share, in units."""
         return min(self.overlap_tokens * UNITS_PER_TOKEN, self.limit // 2)
 
     def identity(self) -> str:

@@ -33,7 +33,7 @@ _SINCE = re.compile(r",\s+(?:since|seit|depuis|desde|dal|sinds|с)\s+\d{4}-\d\d-
 """Since when a value holds, as notes of a flush say it; it is no part of the value, and no change."""
 _SESSION_HEAD = re.compile(r"- \*\*(?:Session ID|Ended)\*\*: ")
 _EMPHASIS = re.compile(r"[*_`]+")
-_LABELLED = re.compile(r"([^:\uff1a=|]{1,60}?)\s*(?::(?=\s)|\uff1a|=|\u2192)\s*(.+)")
+_LABELED = re.compile(r"([^:\uff1a=|]{1,60}?)\s*(?::(?=\s)|\uff1a|=|\u2192)\s*(.+)")
 _UNSPACED_IS = re.compile("(.{2,12}?)[是は]([^を]+)$")
 """Before "を" stands the object of a verb: 拓也は犬を飼っている does not say what 拓也 is."""
 _TALK = re.compile(r"[?!\uff1f\uff01]|\w{4}[.\u2026]\s+\S|\u3002\s*\w")
@@ -215,7 +215,7 @@ def speaker_words(question: str) -> frozenset[str]:
     )
 
 
-def labelled_rows(lines: Sequence[str]) -> Mapping[int, str]:
+def labeled_rows(lines: Sequence[str]) -> Mapping[int, str]:
     """The rows of tables with two columns by number, each as a line: `| City | Porto |` as "City: Porto".
 
     The heading of the second column belongs to the thing ("Anna City: Porto"), unless it only says that there
@@ -471,13 +471,13 @@ def _values(bare: str) -> Iterator[tuple[Thing, frozenset[str]]]:
         thing, _, value = bare.strip("| ").partition("|")
         yield _thing(thing), _value(value)
         return
-    if labelled := _LABELLED.match(bare):
-        first = _SEVERAL.split(labelled[2], 1)[0].strip()
+    if labeled := _LABELED.match(bare):
+        first = _SEVERAL.split(labeled[2], 1)[0].strip()
         if is_not(fold(first)):  # "boat: none; the Petrel was a mistake"
-            yield _thing(labelled[1]), _value(first)
+            yield _thing(labeled[1]), _value(first)
         # A text with commas but without a number is a list of events.
-        elif not _SEVERAL.search(labelled[2]) or any(map(str.isdigit, labelled[2])):
-            yield _thing(labelled[1]), _value(labelled[2])
+        elif not _SEVERAL.search(labeled[2]) or any(map(str.isdigit, labeled[2])):
+            yield _thing(labeled[1]), _value(labeled[2])
     start = 0
     for end in (*(mark.start() for mark in _CLAUSE.finditer(bare)), len(bare)):
         clause = bare[start:end].lstrip(_MARKS_OF_CLAUSES)

@@ -29,7 +29,7 @@ from nacre.memory.text.forms.spelling import (
     index_grams,
     is_emoji,
     is_inflected,
-    normalise,
+    normalize,
     query_grams,
     seamed,
     spelled_out,
@@ -89,8 +89,8 @@ def lexical_fields(chunk: Chunk) -> WordFields:
     title_pieces = [chunk.path.rsplit("/", 1)[-1].rsplit(".", 1)[0], *chunk.heading_path]
     if (day := chunk.date) is not None:
         title_pieces.append(f"{day.isoformat()} {_WEEKDAYS[day.weekday()]} {_MONTHS[day.month - 1]}")
-    text = seamed(normalise(chunk.text))
-    title = seamed(normalise(" ".join(title_pieces)))
+    text = seamed(normalize(chunk.text))
+    title = seamed(normalize(" ".join(title_pieces)))
     return WordFields(text, title, " ".join(_index_parts(f"{title}\n{text}")))
 
 
@@ -170,12 +170,12 @@ def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
     text = "".join(char for char in text if char in "\n\t" or unicodedata.category(char)[0] != "C")
     whole = quotation(text)
     text = whole or text
-    typed = {normalise(word): word for word in map(str.lower, _WORD.findall(text))}
+    typed = {normalize(word): word for word in map(str.lower, _WORD.findall(text))}
     in_code = _code_forms(text)
-    text = seamed(normalise(text))
+    text = seamed(normalize(text))
     quoted = ("".join(groups).strip() for groups in _QUOTED.findall(text))
     phrases = _unique(phrase for phrase in quoted if _is_phrase(phrase))
-    whole = seamed(normalise(whole)).strip(_AROUND) if _is_phrase(whole) else ""
+    whole = seamed(normalize(whole)).strip(_AROUND) if _is_phrase(whole) else ""
     names = _unique(word for word in _CODE_WORD.findall(text) if _is_compound(word))
     words = _plain_words(text)
     grams = _unique(query_grams(text))
@@ -196,7 +196,7 @@ def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
             *(Atom(gram, "parts") for gram in grams),
             *(Atom(other) for word in words for other in spelled_out(typed.get(word, word))),
             *(_other_forms(words) if inflected else ()),
-            *_joined_neighbours(text, words),
+            *_joined_neighbors(text, words),
         ]
     )
     if not atoms:
@@ -244,7 +244,7 @@ def _other_forms(words: Sequence[str]) -> Iterator[Atom]:
         yield from map(Atom, without_spelling(word))
 
 
-def _joined_neighbours(text: str, words: Collection[str]) -> Iterator[Atom]:
+def _joined_neighbors(text: str, words: Collection[str]) -> Iterator[Atom]:
     # The note may have "bookshelf" for "book shelf".
     for left, right in pairwise(map(str.lower, _PLAIN.findall(text))):
         both_tell = left in words and right in words and not (left.isdigit() and right.isdigit())
@@ -257,7 +257,7 @@ def term_atom(term: str, *, inflected: bool) -> Atom:
         return Atom(term, "parts")
     if is_emoji(term):
         return Atom(emoji_token(term), "parts")
-    term = normalise(term)
+    term = normalize(term)
     stem = beginning(term) if inflected else ""
     return Atom(stem, prefix=True) if stem else Atom(term)
 

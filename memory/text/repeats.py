@@ -26,7 +26,7 @@ class _Part(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        return _normalised(self.heading), _normalised(self.text)
+        return _normalized(self.heading), _normalized(self.text)
 
 
 def without_repeats(existing: str, text: str, *, heading: str = "", below: str = "") -> tuple[str, int]:
@@ -45,7 +45,7 @@ def without_repeats(existing: str, text: str, *, heading: str = "", below: str =
     known = {
         key
         for part in existing_parts
-        for key in (part.key, ("", _normalised(part.text)), (_normalised(part.heading), ""))
+        for key in (part.key, ("", _normalized(part.text)), (_normalized(part.heading), ""))
     }
     parts = list(_parts(text))
     new = [part for part in parts if part.key not in known]
@@ -82,7 +82,7 @@ def _is_list_item(line: str) -> bool:
 
 def _heading_above(open_path: tuple[str, ...], path: tuple[str, ...], heading: str, below: str) -> str:
     has_its_own = bool(path) and _level(path[0]) <= _level(heading)
-    stands_there = bool(open_path) and _normalised(open_path[-1]) == _normalised(heading)
+    stands_there = bool(open_path) and _normalized(open_path[-1]) == _normalized(heading)
     is_apart = not below or any(line.startswith(below) or is_retain(line) for line in open_path)
     return heading if is_apart and not has_its_own and not stands_there else ""
 
@@ -145,5 +145,5 @@ def _level(heading: str) -> int:
     return len(heading) - len(heading.lstrip("#"))
 
 
-def _normalised(text: str) -> str:
+def _normalized(text: str) -> str:
     return " ".join(text.split())

@@ -283,7 +283,7 @@ class Agent:
     ) -> AsyncGenerator[Event, None]:
         """Runs one turn and yields its events; the last is `ReplyReady`, `Silence` or `TurnFailed`.
 
-        Closing the iterator early, or cancelling the task that reads it, stops the turn. The options are
+        Closing the iterator early, or canceling the task that reads it, stops the turn. The options are
         those of `respond`. With `output_type`, the streamed text is JSON or nothing, and `reply.output` has
         the value.
 

@@ -13,7 +13,7 @@ test double all keep (`tests/runtime/models/contract/model_contract.py` checks e
   otherwise. The runtime alone uses `error` and `aborted`.
 - `usage` is the provider's count, or `None`; it is never estimated.
 - It raises only `ModelError` and its subclasses. After an exception it yields nothing.
-- Closing the iterator or cancelling the task ends the request at once, with no work in the background.
+- Closing the iterator or canceling the task ends the request at once, with no work in the background.
 - It keeps no state between calls: the request has everything.
 """
 

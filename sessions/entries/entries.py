@@ -397,7 +397,7 @@ class EntryTree:
         found = self._customs.get(custom_type, [])
         return EntryRun(found, len(found))
 
-    def labelled(self, label: str) -> str | None:
+    def labeled(self, label: str) -> str | None:
         """The id of the entry with this name, the last one named if there are several."""
         return next((entry_id for entry_id, name in reversed(self.labels.items()) if name == label), None)
 

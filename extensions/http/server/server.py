@@ -135,8 +135,8 @@ class Metrics:
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yields the latest metrics of `figures`; the library calls it."""
         families: dict[str, GaugeMetricFamily] = {}
-        for labelled, value in self._figures_now.items():
-            name, _, inside = labelled.partition("{")
+        for labeled, value in self._figures_now.items():
+            name, _, inside = labeled.partition("{")
             labels = dict(_LABEL.findall(inside))
             told = name.replace("_", " ").capitalize() + "."
             family = families.setdefault(name, GaugeMetricFamily(f"nacre_{name}", told, labels=[*labels]))

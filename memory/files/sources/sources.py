@@ -442,7 +442,7 @@ class Mark(Record):
 def values_in(path: str, text: str) -> dict[str, tuple[StoredValue, ...]]:
     """The values in the lines of a note, by the keys of the lines. The history of facts has none."""
     # slow imports that a turn without notes does not need
-    from nacre.memory.text.claims import addresses, labelled_rows, subject_of
+    from nacre.memory.text.claims import addresses, labeled_rows, subject_of
     from nacre.memory.text.markdown_blocks import outline
 
     lines, found = text.splitlines(), dict[str, tuple[StoredValue, ...]]()
@@ -450,7 +450,7 @@ def values_in(path: str, text: str) -> dict[str, tuple[StoredValue, ...]]:
     paths = dict(zip(headings.lines, headings.paths, strict=True))
     owner = path.split("/")[1] if path.startswith("people/") else ""
     under: tuple[str, ...] = ()
-    rows = labelled_rows(lines) if "|" in text else {}
+    rows = labeled_rows(lines) if "|" in text else {}
     for number, line in enumerate(lines):
         under = tuple(paths.get(number, under))
         key = line_key(line)

@@ -48,7 +48,7 @@ _FOLDABLE = re.compile(
 )
 
 
-def normalise(text: str) -> str:
+def normalize(text: str) -> str:
     """Folds compatibility forms (full-width letters, ligatures) and digits, and replaces letters whose mark
     is not a separable accent."""
     if text.isascii():
@@ -61,7 +61,7 @@ def fold(text: str) -> str:
     """The text in lower case and without accents; line ends stay."""
     if text.isascii() or not _FOLDABLE.search(text):
         return text.lower()
-    decomposed = unicodedata.normalize("NFD", normalise(text).lower())
+    decomposed = unicodedata.normalize("NFD", normalize(text).lower())
     return unicodedata.normalize("NFC", _COMBINING.sub("", decomposed))
 
 
@@ -70,7 +70,7 @@ def spelled_out(word: str) -> Iterator[str]:
     word = unicodedata.normalize("NFC", word)
     spelled = word.translate(_SPELLED)
     if spelled != word:
-        yield normalise(spelled)
+        yield normalize(spelled)
 
 
 def without_spelling(word: str) -> Iterator[str]:

@@ -153,7 +153,7 @@ async def label(turn: Turn, name: str) -> bool:
     place_id = journal.tree.leaf_id
     if place_id is None or not session.has_messages:
         raise PlaceUnknown("Nothing has been said here yet, so there is no place to name.")
-    before_id = journal.tree.labelled(name)
+    before_id = journal.tree.labeled(name)
     if before_id is not None:
         await journal.append(Label(target_id=before_id))
     await journal.append(Label(target_id=place_id, label=name))
@@ -174,7 +174,7 @@ def entry_at(session: OpenSession, place: str | SessionTurn) -> str | None:
         raise PlaceUnknown(
             f"The turn {place.text[:40]!r} does not belong to the session {session.session_id}."
         )
-    named = tree.labelled(place)
+    named = tree.labeled(place)
     if named is not None:
         return named
     if place in tree:

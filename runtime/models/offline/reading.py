@@ -431,10 +431,10 @@ def _hits_in(result: str) -> list[Hit]:
     return found
 
 
-def read_labelled(text: str) -> list[Said]:
+def read_labeled(text: str) -> list[Said]:
     """Parses a serialized conversation, without reasoning and tool results."""
-    _, *labelled = _LABEL.split(f"\n{text}")
-    pairs = zip(labelled[::2], labelled[1::2], strict=True)
+    _, *labeled = _LABEL.split(f"\n{text}")
+    pairs = zip(labeled[::2], labeled[1::2], strict=True)
     said = [said_by(_SPEAKERS[label], words.strip()) for label, words in pairs if label in _SPEAKERS]
     return [contribution for contribution in said if contribution.text]
 

@@ -46,7 +46,7 @@ from nacre.runtime.models.offline.reading import (
     is_question,
     kind_of,
     read_intent,
-    read_labelled,
+    read_labeled,
     read_request,
     read_search,
     reminder_line,
@@ -438,7 +438,7 @@ def summary_of(request: ModelRequest, *, count_tokens: Callable[[str], int]) -> 
     prompt = message_text(request.messages[-1]) if request.messages else ""
     talk, without_talk = _CONVERSATION.search(prompt), _CONVERSATION.sub("", prompt)
     previous, instructions = _PREVIOUS.search(without_talk), _PREVIOUS.sub("", without_talk)
-    said = read_labelled(talk[1]) if talk else []
+    said = read_labeled(talk[1]) if talk else []
     if f"## {ORIGINAL_REQUEST.title}" in instructions:
         candidates = _of_turn_prefix(said)
     else:

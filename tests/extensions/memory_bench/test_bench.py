@@ -78,11 +78,11 @@ def test_the_owners_database_is_not_asked(home: Path) -> None:
         },
     )
 
-    labelled = home / ".nacre/workspace/queries.jsonl"
+    labeled = home / ".nacre/workspace/queries.jsonl"
     place = {"path": LOG, "startLine": 5, "endLine": 5}
-    labelled.write_text(json.dumps({"query": "Halcyon mast", "relevant": [place]}), encoding="utf-8")
+    labeled.write_text(json.dumps({"query": "Halcyon mast", "relevant": [place]}), encoding="utf-8")
 
-    ended = run_here(home, "memory", "bench", "--set", str(labelled), "--engine", "memory-core", "--json")
+    ended = run_here(home, "memory", "bench", "--set", str(labeled), "--engine", "memory-core", "--json")
 
     if find_spec("psycopg"):
         own = run_here(home, "memory", "bench", "--engine", "memory-core")
@@ -156,19 +156,19 @@ def test_an_engine_that_was_installed_is_asked(home: Path) -> None:
     assert grep["engine"] == "grep"
 
 
-def test_a_labelled_set_is_asked_over_its_own_notes(home: Path) -> None:
+def test_a_labeled_set_is_asked_over_its_own_notes(home: Path) -> None:
     """The table has a line for each engine; a set that is none, and an unknown engine, are told."""
-    labelled = home / ".nacre/workspace/queries.jsonl"
+    labeled = home / ".nacre/workspace/queries.jsonl"
     place = {"path": LOG, "startLine": 5, "endLine": 5}
-    labelled.write_text(
+    labeled.write_text(
         json.dumps({"query": "Halcyon mast", "category": "name", "date": "2026-01-21", "relevant": [place]}),
         encoding="utf-8",
     )
 
-    table = run_here(home, "memory", "bench", "--set", str(labelled), "--engine", "memory-core")
+    table = run_here(home, "memory", "bench", "--set", str(labeled), "--engine", "memory-core")
     unknown = run_here(home, "memory", "bench", "--engine", "oracle")
-    labelled.write_text("nonsense", encoding="utf-8")
-    broken = run_here(home, "memory", "bench", "--set", str(labelled), "--engine", "grep")
+    labeled.write_text("nonsense", encoding="utf-8")
+    broken = run_here(home, "memory", "bench", "--set", str(labeled), "--engine", "grep")
 
     assert "1 questions with an answer, 0 without one" in table.stdout
     assert table.stdout.splitlines()[2].split()[:4] == ["memory-core", "1.000", "1.000", "–"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nacre.extensions.memory_bench.command import Grep, SetInvalid, labelled_questions, made_questions
+from nacre.extensions.memory_bench.command import Grep, SetInvalid, labeled_questions, made_questions
 from nacre.extensions.memory_bench.scoring import (
     CLIP_CHARS,
     Found,
@@ -86,4 +86,4 @@ def test_a_whole_file_earns_nothing() -> None:
 def test_a_line_of_a_set_that_is_no_question_is_told(line: str) -> None:
     """With its number and what it needs."""
     with pytest.raises(SetInvalid, match="Line 2 is not a question"):
-        list(labelled_questions(f'{{"query": "x", "category": "adversarial"}}\n{line}\n'))
+        list(labeled_questions(f'{{"query": "x", "category": "adversarial"}}\n{line}\n'))

@@ -537,7 +537,7 @@ def test_a_model_is_given_what_its_own_window_holds() -> None:
 
 
 async def test_the_request_is_a_text_to_read_and_not_a_conversation() -> None:
-    """One message, labelled and between tags, so that no model goes on with what it reads."""
+    """One message, labeled and between tags, so that no model goes on with what it reads."""
     model, first = rung("a/small", GOOD)
     await climbed(first)
     [request] = model.requests

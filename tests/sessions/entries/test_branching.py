@@ -203,7 +203,7 @@ async def test_names_are_given_moved_and_taken_away(tmp_path: Path) -> None:
     again = await opened(journal.path)
 
     assert (again.tree.labels.get(ids[0]), again.tree.labels.get(ids[1])) == ("begin", None)
-    assert (again.tree.labelled("begin"), again.tree.labelled("start"), again.tree.labelled("end")) == (
+    assert (again.tree.labeled("begin"), again.tree.labeled("start"), again.tree.labeled("end")) == (
         ids[0],
         None,
         None,
@@ -219,5 +219,5 @@ async def test_a_fork_drops_names_of_other_branches(tmp_path: Path) -> None:
     await journal.append(Label(target_id=ids[0], label="kept"))
     await journal.fork("f.jsonl", session_id="f", leaf_id=ids[1])
     fork = await opened(tmp_path / "f.jsonl")
-    assert (fork.tree.labelled("kept"), fork.tree.labelled("left")) == (ids[0], None)
+    assert (fork.tree.labeled("kept"), fork.tree.labeled("left")) == (ids[0], None)
     assert len(fork.tree.entries) == 3

@@ -69,7 +69,7 @@ async def problem(folder: Path, before: dict[str, bytes], told: list[list[str]])
             return f"{name} misses {missing}"
     if (folder / "fork.jsonl").exists():
         fork = await opened(folder / "fork.jsonl")
-        if fork.notices or said(fork.tree.branch())[-1] != f"to {SOUND}" or not fork.tree.labelled("begin"):
+        if fork.notices or said(fork.tree.branch())[-1] != f"to {SOUND}" or not fork.tree.labeled("begin"):
             return f"the fork is not whole: {said(fork.tree.branch())}, {fork.notices}"
     return ""
 

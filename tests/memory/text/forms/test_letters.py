@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from nacre.memory.text.forms.spelling import DIGITS, normalise, spelled_out, without_spelling
+from nacre.memory.text.forms.spelling import DIGITS, normalize, spelled_out, without_spelling
 
 
 @pytest.mark.parametrize(
@@ -21,12 +21,12 @@ from nacre.memory.text.forms.spelling import DIGITS, normalise, spelled_out, wit
 )
 def test_a_letter_or_digit_has_one_form(text: str, folded: str) -> None:
     """Full width, other scripts' digits and ligatures are the plain ones."""
-    assert normalise(text) == folded
+    assert normalize(text) == folded
 
 
 def test_every_digit_is_the_one_that_unicode_says() -> None:
     """The table of zeros is right for each script in it."""
-    assert [normalise(digit) for digit in DIGITS] == [str(unicodedata.digit(digit)) for digit in DIGITS]
+    assert [normalize(digit) for digit in DIGITS] == [str(unicodedata.digit(digit)) for digit in DIGITS]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_an_umlaut_may_be_spelled_out_and_back(word: str, spelled: str) -> None:
     assert list(spelled_out(word)) == [spelled]
     assert list(without_spelling(spelled)) == [
         unicodedata.normalize("NFD", word.replace("ø", "o"))[:0]
-        + "".join(c for c in unicodedata.normalize("NFD", normalise(word)) if not unicodedata.combining(c))
+        + "".join(c for c in unicodedata.normalize("NFD", normalize(word)) if not unicodedata.combining(c))
     ]
 
 
