@@ -354,7 +354,7 @@ class UsageLimits:
 class TurnBounds:
     """The limits of one turn, what it has used of them, and whether it ends after its running tools.
 
-    Usage also counts for `within`, the bounds of a surrounding turn.
+    Usage and calls also count for `within`, the bounds of a surrounding turn.
     """
 
     def __init__(self, limits: UsageLimits | None = None, *, within: TurnBounds | None = None) -> None:
@@ -375,7 +375,9 @@ class TurnBounds:
     def count_answer(self, answer: AssistantMessage) -> None:
         self._model_calls += 1
         if answer.usage is not None:
-            self._use(answer.usage)
+            self._used += answer.usage
+        if self._within is not None:
+            self._within.count_answer(answer)
 
     def check_request(self) -> None:
         """Checks the limits before a model call.
@@ -386,10 +388,7 @@ class TurnBounds:
         """
         if self._ends_after_tools:
             raise TurnCancelled("The turn was stopped after its tools were done. Their results are kept.")
-        most = self._limits.model_calls
-        if most is not None and self._model_calls >= most:
-            raise _reached(f"{most} model calls", "model_calls")
-        self._check_used()
+        self._check(model_calls=1)
 
     def check_tools(self, calls: Sequence[ToolCall]) -> None:
         """Checks the limits before the tools of an answer run, and counts the calls.
@@ -397,11 +396,11 @@ class TurnBounds:
         Raises:
             UsageLimitReached: these calls are too many, or another limit is used up.
         """
-        self._check_used()
-        most = self._limits.tool_calls
-        if most is not None and self._tool_calls + len(calls) > most:
-            raise _reached(f"{most} tool calls", "tool_calls")
-        self._tool_calls += len(calls)
+        self._check(tool_calls=len(calls))
+        bounds: TurnBounds | None = self
+        while bounds is not None:
+            bounds._tool_calls += len(calls)
+            bounds = bounds._within
 
     @contextmanager
     def running_tools(self) -> Iterator[None]:
@@ -412,15 +411,14 @@ class TurnBounds:
         finally:
             self._tools_are_running = False
 
-    def _use(self, usage: Usage) -> None:
-        self._used += usage
+    def _check(self, *, model_calls: int = 0, tool_calls: int = 0) -> None:
         if self._within is not None:
-            self._within._use(usage)
-
-    def _check_used(self) -> None:
-        if self._within is not None:
-            self._within._check_used()
+            self._within._check(model_calls=model_calls, tool_calls=tool_calls)
         limits = self._limits
+        if limits.model_calls is not None and self._model_calls + model_calls > limits.model_calls:
+            raise _reached(f"{limits.model_calls} model calls", "model_calls")
+        if limits.tool_calls is not None and self._tool_calls + tool_calls > limits.tool_calls:
+            raise _reached(f"{limits.tool_calls} tool calls", "tool_calls")
         if limits.tokens is not None and self._used.context_tokens >= limits.tokens and self._model_calls:
             raise _reached(f"{limits.tokens} tokens", "tokens")
         if limits.cost_usd is not None and self._used.cost_usd >= limits.cost_usd and self._model_calls:

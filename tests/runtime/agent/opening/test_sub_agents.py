@@ -128,13 +128,24 @@ async def test_its_limits_end_it_and_not_the_turn(tmp_path: Path) -> None:
     model.assert_complete()
 
 
-async def test_it_cannot_use_more_than_its_caller_may(tmp_path: Path) -> None:
+@pytest.mark.parametrize("limits", [UsageLimits(tokens=1_000), UsageLimits(model_calls=2)])
+async def test_it_cannot_use_more_than_its_caller_may(tmp_path: Path, limits: UsageLimits) -> None:
     """The limits of the turn hold for its parts: what a sub-agent uses ends both."""
     model = ScriptedModel(calls(TASK, usage=SPENT), calls(("depth", {"harbour": "Sines"}), usage=SPENT))
     async with opened_with(tmp_path, model, scout()) as agent:
         with pytest.raises(UsageLimitReached):
-            await agent.ask("How deep?", limits=UsageLimits(tokens=1_000))
+            await agent.ask("How deep?", limits=limits)
 
+    model.assert_complete()
+
+
+async def test_its_tool_calls_are_the_turns(tmp_path: Path) -> None:
+    """With one call allowed, which calls it, it has none left, and the assistant answers without it."""
+    model = ScriptedModel(calls(TASK), calls(("depth", {"harbour": "Sines"})), says("I do not know."))
+    async with opened_with(tmp_path, model, scout()) as agent:
+        await agent.ask("How deep?", limits=UsageLimits(tool_calls=1))
+
+    assert "1 tool calls" in message_text(model.requests[-1].messages[-1])
     model.assert_complete()
 
 
