@@ -92,8 +92,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     code = _run(arguments)
     for stream in (sys.stdout, sys.stderr):
         try:
-            stream.flush()
-        except (AttributeError, OSError, ValueError):  # there is no stream, or it is broken or closed
+            if not stream.closed:  # such as by the connection of `nacre acp`
+                stream.flush()
+        except OSError:
             code = code or 1
     logging.shutdown()
     # Commands close what they opened. Freeing all objects, as a usual exit does, made a search 17 % slower.
