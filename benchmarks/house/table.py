@@ -38,8 +38,8 @@ LIMITS = {
     "depth: plain turn": 14,
     "files that one file imports": 64,
     "members that only forward": 15,
-    "lines: everything": 111_313,
-    "lines: core": 72_008,
+    "lines: everything": 111_314,
+    "lines: core": 72_009,
     "imports from the core into extensions": 0,
 }
 """The most that `--check` allows. A limit is lowered when it can be; only a feature may raise the lines.
