@@ -136,7 +136,7 @@ async def test_a_ledger_that_was_not_brought_is_told_of(database_url: str, tmp_p
         await filled(ledger)
     with pytest.raises(LedgerUnusable, match=r"1 people.*nacre admin storage migrate --to postgres"):
         await rows.open(now=Clock(), new_id=CountingIds())
-    with pytest.raises(LedgerUnusable, match="is missing"):
+    with pytest.raises(LedgerUnusable, match="is still in"):
         await rows.open_tables()
     await copied(ledger_file(tmp_path), rows)
     async with serving(rows) as ledger:
