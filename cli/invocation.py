@@ -103,7 +103,7 @@ class Invocation(Voice):
 
     @property
     def is_default_agent(self) -> bool:
-        """Whether its agent is the default one."""
+        """Whether this command uses the default agent."""
         return any(agent.id == self.config.agent_id and agent.is_default for agent in self.config.agents)
 
 

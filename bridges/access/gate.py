@@ -119,7 +119,7 @@ def _in_a_group(inbound: Inbound, channel: AccountRules, activation: str, *, is_
 
 
 def _is_named_owner(inbound: Inbound, settings: Settings) -> bool:
-    """Whether the settings name the sender on this channel; an id on another channel is another person."""
+    """Whether the settings name the sender as an owner. The same id on another channel is another person."""
     channel = inbound.channel.strip().lower()
     named = (each.partition(":") for each in settings.commands.owner_allow_from)
     ids = [sender for where, _, sender in named if where.strip().lower() == channel and sender]

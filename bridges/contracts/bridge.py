@@ -99,7 +99,7 @@ class Bridge(ABC):
 
     @cached_property
     def refused(self) -> dict[str, str]:
-        """What the server refuses to the connected bridge, such as a room, with the reason.
+        """Parts of the account that the server refuses, such as a room, each with the reason.
 
         The bridge's status shows it. Each start clears it.
         """

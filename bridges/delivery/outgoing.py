@@ -35,7 +35,7 @@ MAX_SENDS = 300
 MAX_RETRY_SECONDS = 300.0
 
 MaySend: TypeAlias = Callable[[Inbound], Awaitable[bool]]
-"""Whether the sender of a message may still have its answer; the message has no text."""
+"""Tells whether the answer to a message may still be sent to its sender. The message has no text."""
 Around: TypeAlias = Callable[[OutboundPart], AbstractAsyncContextManager[None]]
 """Called around the sending of each part."""
 Step: TypeAlias = Literal["send", "find", "mark", "edit"]

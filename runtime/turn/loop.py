@@ -373,11 +373,7 @@ class TurnBounds:
         return self._ends_after_tools
 
     def count_answer(self, answer: AssistantMessage) -> None:
-        self._model_calls += 1
-        if answer.usage is not None:
-            self._used += answer.usage
-        if self._within is not None:
-            self._within.count_answer(answer)
+        self._count(answer.usage, model_calls=1)
 
     def check_request(self) -> None:
         """Checks the limits before a model call.
@@ -397,10 +393,7 @@ class TurnBounds:
             UsageLimitReached: these calls are too many, or another limit is used up.
         """
         self._check(tool_calls=len(calls))
-        bounds: TurnBounds | None = self
-        while bounds is not None:
-            bounds._tool_calls += len(calls)
-            bounds = bounds._within
+        self._count(tool_calls=len(calls))
 
     @contextmanager
     def running_tools(self) -> Iterator[None]:
@@ -410,6 +403,13 @@ class TurnBounds:
             yield
         finally:
             self._tools_are_running = False
+
+    def _count(self, usage: Usage | None = None, *, model_calls: int = 0, tool_calls: int = 0) -> None:
+        if self._within is not None:
+            self._within._count(usage, model_calls=model_calls, tool_calls=tool_calls)
+        self._model_calls += model_calls
+        self._tool_calls += tool_calls
+        self._used += usage or Usage()
 
     def _check(self, *, model_calls: int = 0, tool_calls: int = 0) -> None:
         if self._within is not None:
